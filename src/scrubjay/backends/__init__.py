@@ -1,0 +1,1 @@
+"""What fills the ports. Only `wiring` imports from here."""

@@ -1,0 +1,49 @@
+"""Looks for damage: what must always hold between the tables."""
+
+from __future__ import annotations
+
+import sqlite3
+
+_RULES = (
+    ("memories without a partition",
+     "SELECT count(*) FROM memories WHERE pid NOT IN (SELECT pid FROM partitions)"),
+    ("memories at or past their partition's next sequence",
+     "SELECT count(*) FROM memories m JOIN partitions p USING (pid) WHERE m.seq >= p.next_seq"),
+    ("sources without a memory",
+     "SELECT count(*) FROM sources s WHERE NOT EXISTS"
+     " (SELECT 1 FROM memories m WHERE m.pid = s.pid AND m.seq = s.seq)"),
+    ("sources without a turn",
+     "SELECT count(*) FROM sources s WHERE NOT EXISTS (SELECT 1 FROM turns t WHERE t.tid = s.tid"
+     " AND t.pid = s.pid)"),
+    ("memories without a source",
+     "SELECT count(*) FROM memories m WHERE NOT EXISTS"
+     " (SELECT 1 FROM sources s WHERE s.pid = m.pid AND s.seq = m.seq)"),
+    ("vectors without a memory",
+     "SELECT count(*) FROM vectors v WHERE NOT EXISTS"
+     " (SELECT 1 FROM memories m WHERE m.pid = v.pid AND m.seq = v.seq)"),
+    ("words without a memory",
+     "SELECT count(*) FROM words w WHERE NOT EXISTS"
+     " (SELECT 1 FROM memories m WHERE m.pid = w.pid AND m.seq = w.seq)"),
+    ("words both in the tail and in a segment",
+     "SELECT count(*) FROM words w JOIN segments s ON s.pid = w.pid AND s.kind = 'words'"
+     " AND w.seq BETWEEN s.min_seq AND s.max_seq"),
+    ("superseded memories whose successor is gone",
+     "SELECT count(*) FROM memories m WHERE m.state = 'superseded' AND NOT EXISTS"
+     " (SELECT 1 FROM memories n WHERE n.id = m.superseded_by AND n.pid = m.pid)"),
+    ("jobs without a partition",
+     "SELECT count(*) FROM jobs WHERE pid NOT IN (SELECT pid FROM partitions)"),
+)  # fmt: skip
+
+
+def check(connection: sqlite3.Connection) -> list[str]:
+    """What is wrong, a line each; [] when sound."""
+    found = [
+        f"the file: {row[0]}"
+        for row in connection.execute("PRAGMA integrity_check(20)")
+        if row[0] != "ok"
+    ]
+    for name, sql in _RULES:
+        count = connection.execute(sql).fetchone()[0]
+        if count:
+            found.append(f"{count} {name}")
+    return found

@@ -1,0 +1,235 @@
+"""Connections to one SQLite file: a writer behind a queue, readers from a pool.
+
+Writers of this process form a queue; whoever holds the lock runs all that wait in one
+transaction, so that many threads share one sync of the disk (group commit; DeWitt et al.,
+"Implementation techniques for main memory database systems", SIGMOD 1984). A call that fails
+is rolled back to its own savepoint and the others go on. Writers of other processes wait for
+the file's lock up to the timeout. Readers never wait: WAL gives each its own snapshot.
+
+A forked child must not touch its parent's connections, so each process opens its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from scrubjay import errors
+
+T = TypeVar("T")
+_GROUP_LIMIT = 128
+_ABANDONED: list[object] = []  # a parent's connections, kept from being closed in a fork
+
+
+def _error_for(exc: sqlite3.Error, path: Path) -> errors.StoreError | None:
+    code = getattr(exc, "sqlite_errorcode", None)
+    primary = (code or 0) & 0xFF
+    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return errors.StoreBusy(
+            f"another process holds the write lock of {path} for longer than the timeout; "
+            "try again, or raise SCRUBJAY_WRITE_TIMEOUT_S"
+        )
+    if primary == sqlite3.SQLITE_FULL:
+        return errors.StoreFull(
+            f"no space left for {path}; nothing of this call was written. Free some space "
+            "and try again"
+        )
+    if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return errors.StoreReadOnly(
+            f"{path} cannot be opened for writing; check the directory's owner and mode"
+        )
+    if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return errors.StoreDamaged(
+            f"{path} is damaged or not a Scrubjay store; keep it, restore a backup with "
+            "`scrubjay restore`, or read what can be read with `sqlite3 FILE .recover`"
+        )
+    if primary == sqlite3.SQLITE_IOERR:
+        return errors.StoreError(f"reading or writing {path} failed ({exc}); check the disk")
+    return None
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Raise SQLite's errors as Scrubjay's; one that has no counterpart stays what it is."""
+    try:
+        yield
+    except sqlite3.Error as exc:
+        known = _error_for(exc, path)
+        if known is None:
+            raise
+        raise known from exc
+
+
+class _Call(Generic[T]):
+    """One write waiting for its turn, then holding its outcome."""
+
+    __slots__ = ("done", "error", "result", "work")
+
+    def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
+        self.work = work
+        self.done = False
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+
+class Database:
+    """The connections of this process to one file."""
+
+    def __init__(self, path: Path, *, synchronous: str = "FULL", timeout_s: float = 10.0) -> None:
+        self.path = path
+        self._synchronous = synchronous
+        self._timeout_s = timeout_s
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._queue: deque[_Call[Any]] = deque()
+        self._readers: deque[sqlite3.Connection] = deque()
+        self._writer: sqlite3.Connection | None = None
+
+    def _check(self) -> None:
+        if self._closed:
+            raise errors.StoreClosed("this memory was closed; open it again to go on")
+        if os.getpid() != self._process:
+            _ABANDONED.extend([self._writer, list(self._readers), self._lock])
+            self._start()
+
+    def connect(self) -> sqlite3.Connection:
+        """A new connection with every setting that the promises rest on."""
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute("PRAGMA cache_size = -16384")
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in a write transaction and return its result once it is on disk.
+
+        Raises what `work` raises, with nothing written; `StoreBusy` after the timeout.
+        """
+        self._check()
+        call = _Call(work)
+        self._queue.append(call)
+        with self._lock:
+            if not call.done:
+                with self._as_errors_of(call):
+                    self._run([self._queue.popleft() for _ in range(self._take())])
+        if call.error is not None:
+            with translated(self.path):
+                raise call.error
+        return call.result  # type: ignore[return-value]
+
+    def _take(self) -> int:
+        return min(len(self._queue), _GROUP_LIMIT)
+
+    @contextlib.contextmanager
+    def _as_errors_of(self, call: _Call[Any]) -> Iterator[None]:
+        """A signal between the steps must leave no caller waiting for an outcome."""
+        try:
+            yield
+        except BaseException:
+            if not call.done:
+                with contextlib.suppress(ValueError):
+                    self._queue.remove(call)
+            raise
+
+    def _run(self, calls: list[_Call[Any]]) -> None:
+        try:
+            if self._writer is None:
+                self._writer = self.connect()
+            connection = self._writer
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for call in calls:
+                    self._run_one(connection, call, alone=len(calls) == 1)
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        except BaseException as exc:
+            for call in calls:
+                call.error, call.done = exc, True
+            if not isinstance(exc, Exception):
+                raise
+        else:
+            for call in calls:
+                call.done = True
+
+    def _run_one(self, connection: sqlite3.Connection, call: _Call[Any], *, alone: bool) -> None:
+        if alone:
+            call.result = call.work(connection)
+            return
+        connection.execute("SAVEPOINT one")
+        try:
+            call.result = call.work(connection)
+        except Exception as exc:
+            if not connection.in_transaction:  # SQLite itself rolled all back, as on a full disk
+                raise
+            connection.execute("ROLLBACK TO one")
+            call.error = exc
+        connection.execute("RELEASE one")
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """A connection inside a read transaction: one snapshot for all its queries."""
+        self._check()
+        with translated(self.path):
+            connection = self._readers.pop() if self._readers else self.connect()
+            try:
+                connection.execute("BEGIN")
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            finally:
+                if self._closed:
+                    connection.close()
+                else:
+                    self._readers.append(connection)
+
+    def truncate_wal(self) -> bool:
+        """Copy the WAL into the file and cut it to nothing. False while a reader is in the way."""
+        self._check()
+        with self._lock, translated(self.path):
+            if self._writer is None:
+                self._writer = self.connect()
+            busy, _, _ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
+
+    def close(self) -> None:
+        """Close every connection of this process. A second call does nothing."""
+        if self._closed or os.getpid() != self._process:
+            self._closed = True
+            return
+        with self._lock:
+            self._closed = True
+            while self._readers:
+                self._readers.pop().close()
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None

@@ -1,0 +1,254 @@
+"""Between rows and values: times as microseconds, ids as 16 bytes, large values by the codec."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from scrubjay.model import (
+    Kind,
+    MemoryRecord,
+    PartitionKey,
+    Role,
+    Scope,
+    Source,
+    SourceClass,
+    State,
+    Tier,
+    Turn,
+    Visibility,
+)
+from scrubjay.ports import Codec
+from scrubjay.text import metadata as metadata_json
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+RECORD_COLUMNS = """id, seq, kind, tier, state, role, source_class, content, language, trust,
+    confidence, importance, occurred_at, recorded_at, valid_from, valid_to, retired_at, expires_at,
+    version, supersedes, superseded_by, reason, agent_id, session_id, namespace, device_id,
+    metadata"""
+
+
+def micros(value: datetime) -> int:
+    """Microseconds since 1970 of an aware time.
+
+    >>> micros(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
+    1000000
+    """
+    return (value - _EPOCH) // _MICROSECOND
+
+
+def micros_or_none(value: datetime | None) -> int | None:
+    """`micros`, with None for None."""
+    return None if value is None else micros(value)
+
+
+def moment(value: int) -> datetime:
+    """The time of a count of microseconds."""
+    return _EPOCH + timedelta(microseconds=value)
+
+
+def moment_or_none(value: int | None) -> datetime | None:
+    """`moment`, with None for None."""
+    return None if value is None else moment(value)
+
+
+def id_bytes(value: str) -> bytes:
+    """An id as its 16 bytes; one that is no UUID gives bytes that no row has.
+
+    >>> id_bytes("01890a5d-ac96-774b-bcce-b302099a8057").hex()[:8]
+    '01890a5d'
+    """
+    try:
+        return uuid.UUID(value).bytes
+    except ValueError:
+        return b""
+
+
+def id_text(value: bytes) -> str:
+    """The text of an id's bytes."""
+    return str(uuid.UUID(bytes=value))
+
+
+def id_text_or_none(value: bytes | None) -> str | None:
+    """`id_text`, with None for None."""
+    return None if value is None else id_text(value)
+
+
+class Rows:
+    """Reads and writes rows of one store through its codec."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+
+    def seal_text(self, text: str, key: PartitionKey, purpose: str) -> bytes:
+        """Text as it is stored."""
+        return self._codec.seal(text.encode("utf-8"), key, purpose)
+
+    def open_text(self, blob: bytes, key: PartitionKey, purpose: str) -> str:
+        """Text as it was given."""
+        return self._codec.open(blob, key, purpose).decode("utf-8")
+
+    def seal_bytes(self, data: bytes, key: PartitionKey, purpose: str) -> bytes:
+        """Bytes as they are stored."""
+        return self._codec.seal(data, key, purpose)
+
+    def open_bytes(self, blob: bytes, key: PartitionKey, purpose: str) -> bytes:
+        """Bytes as they were given."""
+        return self._codec.open(blob, key, purpose)
+
+    def seal_metadata(self, value: Mapping[str, Any], key: PartitionKey) -> bytes | None:
+        """Metadata as it is stored; None for none, which costs nothing to skip."""
+        return self.seal_text(metadata_json.dumps(value), key, "metadata") if value else None
+
+    def open_metadata(self, blob: bytes | None, key: PartitionKey) -> dict[str, Any]:
+        """Metadata as it was given."""
+        if blob is None:
+            return {}
+        value: dict[str, Any] = metadata_json.loads(self.open_text(blob, key, "metadata"))
+        return value
+
+    def seal_json(self, value: Any, key: PartitionKey, purpose: str) -> bytes:
+        """Plain data as it is stored."""
+        return self.seal_text(metadata_json.dumps(value), key, purpose)
+
+    def open_json(self, blob: bytes, key: PartitionKey, purpose: str) -> Any:
+        """Plain data as it was given."""
+        return metadata_json.loads(self.open_text(blob, key, purpose))
+
+    def turn_row(self, turn: Turn, pid: int, key: PartitionKey) -> tuple[Any, ...]:
+        """The values of `insert_turn`."""
+        scope = turn.scope
+        return (
+            id_bytes(turn.id), pid, turn.role.value, turn.source_class.value,
+            self.seal_text(turn.content, key, "content"), micros(turn.occurred_at),
+            micros(turn.recorded_at), scope.agent_id, scope.session_id, scope.namespace,
+            scope.device_id, self.seal_metadata(turn.metadata, key),
+        )  # fmt: skip
+
+    def turn(self, row: Sequence[Any], key: PartitionKey) -> Turn:
+        """The turn of a row of the query `turns`."""
+        (
+            _,
+            id_,
+            role,
+            source_class,
+            content,
+            occurred,
+            recorded,
+            agent,
+            session,
+            space,
+            device,
+            meta,
+        ) = row
+        return Turn(
+            id=id_text(id_),
+            scope=_scope(key, agent, session, space, device),
+            role=Role(role),
+            content=self.open_text(content, key, "content"),
+            occurred_at=moment(occurred),
+            recorded_at=moment(recorded),
+            source_class=SourceClass(source_class),
+            metadata=self.open_metadata(meta, key),
+        )
+
+    def memory_row(
+        self, record: MemoryRecord, seq: int, content_hash: bytes, pid: int, key: PartitionKey
+    ) -> tuple[Any, ...]:
+        """The values of `insert_memory`."""
+        scope = record.scope
+        return (
+            id_bytes(record.id), pid, seq, record.kind.value, record.tier.value,
+            record.state.value, record.role.value, record.source_class.value,
+            self.seal_text(record.content, key, "content"), content_hash, record.language,
+            record.trust, record.confidence, record.importance, micros(record.occurred_at),
+            micros(record.recorded_at), micros_or_none(record.valid_from),
+            micros_or_none(record.valid_to), micros_or_none(record.retired_at),
+            micros_or_none(record.expires_at), record.version,
+            id_bytes(record.supersedes) if record.supersedes else None,
+            id_bytes(record.superseded_by) if record.superseded_by else None, record.reason,
+            scope.agent_id, scope.session_id, scope.namespace, scope.device_id,
+            self.seal_metadata(record.metadata, key),
+        )  # fmt: skip
+
+    def record(
+        self, row: Sequence[Any], key: PartitionKey, sources: tuple[Source, ...]
+    ) -> MemoryRecord:
+        """The record of a row of `RECORD_COLUMNS`."""
+        (
+            id_, seq, kind, tier, state, role, source_class, content, language, trust, confidence,
+            importance, occurred, recorded, valid_from, valid_to, retired, expires, version,
+            supersedes, superseded_by, reason, agent, session, namespace, device, meta,
+        ) = row  # fmt: skip
+        return MemoryRecord(
+            id=id_text(id_),
+            scope=_scope(key, agent, session, namespace, device),
+            kind=Kind(kind),
+            content=self.open_text(content, key, "content"),
+            occurred_at=moment(occurred),
+            recorded_at=moment(recorded),
+            visibility=_visibility(key),
+            tier=Tier(tier),
+            state=State(state),
+            role=Role(role),
+            source_class=SourceClass(source_class),
+            trust=trust,
+            confidence=confidence,
+            importance=importance,
+            language=language,
+            valid_from=moment_or_none(valid_from),
+            valid_to=moment_or_none(valid_to),
+            retired_at=moment_or_none(retired),
+            expires_at=moment_or_none(expires),
+            version=version,
+            supersedes=id_text_or_none(supersedes),
+            superseded_by=id_text_or_none(superseded_by),
+            reason=reason,
+            metadata=self.open_metadata(meta, key),
+            sources=sources,
+            seq=seq,
+        )
+
+
+def _visibility(key: PartitionKey) -> Visibility:
+    if key.subject == "common:":
+        return Visibility.COMMON
+    return Visibility.PRIVATE if key.owner else Visibility.SHARED
+
+
+def _scope(
+    key: PartitionKey, agent: str | None, session: str | None, space: str | None, device: str | None
+) -> Scope:
+    user = key.subject.removeprefix("user:") if key.subject.startswith("user:") else None
+    return Scope(
+        user_id=user,
+        device_id=device,
+        agent_id=agent,
+        session_id=session,
+        namespace=space,
+        tenant=key.tenant,
+    )
+
+
+def sources_of(
+    connection: sqlite3.Connection, pid: int, seqs: Sequence[int]
+) -> dict[int, tuple[Source, ...]]:
+    """The sources of several memories, oldest first."""
+    found: dict[int, list[Source]] = {}
+    marks = ",".join("?" * len(seqs))
+    rows = connection.execute(
+        "SELECT s.seq, t.id, s.start, s.stop, s.occurred_at, s.session_id, s.rule"
+        " FROM sources s JOIN turns t ON t.tid = s.tid"
+        f" WHERE s.pid = ? AND s.seq IN ({marks}) ORDER BY s.seq, s.occurred_at, s.tid",
+        (pid, *seqs),
+    )
+    for seq, turn_id, start, stop, occurred, session, rule in rows:
+        found.setdefault(seq, []).append(
+            Source(id_text(turn_id), start, stop, moment(occurred), session, rule)
+        )
+    return {seq: tuple(sources) for seq, sources in found.items()}

@@ -1,0 +1,275 @@
+"""A partition in RAM: its segments, its tail, and columns by sequence.
+
+Every array that speaks of memories is indexed by sequence, so that scores of words, vectors
+and neighbours meet without a join. `refresh` brings it to a snapshot: what was only appended
+is added, anything else is read again, and decoded segments are kept by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scrubjay.index import segments as sealed
+from scrubjay.index.scan import dots
+from scrubjay.index.words import unpack
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from scrubjay.ports import PartitionState, Snapshot, TailWords
+
+
+class _WordsTail:
+    """Words of recent memories as growing lists by term."""
+
+    def __init__(self) -> None:
+        self.postings: dict[int, tuple[list[int], list[int]]] = {}
+        self.last_seq = 0
+        self.count = 0
+
+    def append(self, row: TailWords) -> None:
+        terms, counts = unpack(row.postings)
+        for term, count in zip(terms.tolist(), counts.tolist(), strict=True):
+            seqs, tfs = self.postings.setdefault(term, ([], []))
+            seqs.append(row.seq)
+            tfs.append(count)
+        self.last_seq = row.seq
+        self.count += 1
+
+
+class _VectorsTail:
+    """Recent vectors in arrays that double when full."""
+
+    def __init__(self) -> None:
+        self.last_row = 0
+        self.count = 0
+        self._segment: sealed.VectorsSegment | None = None
+
+    def append(self, rows: Sequence[tuple[int, int, bytes]]) -> None:
+        new = sealed.vectors_from_tail(rows)
+        old, n = self._segment, self.count
+        if old is None or n + len(rows) > len(old.seqs):
+            size = max(64, 2 * (n + len(rows)))
+            grown = sealed.VectorsSegment(
+                np.zeros(size, np.uint32), np.zeros(size, np.float32),
+                np.zeros((size, new.codes.shape[1]), np.int8),
+            )  # fmt: skip
+            if old is not None:
+                grown.seqs[:n], grown.scales[:n], grown.codes[:n] = (
+                    old.seqs[:n], old.scales[:n], old.codes[:n],
+                )  # fmt: skip
+            self._segment = old = grown
+        stop = n + len(rows)
+        old.seqs[n:stop], old.scales[n:stop], old.codes[n:stop] = new.seqs, new.scales, new.codes
+        self.count, self.last_row = stop, rows[-1][0]
+
+    def view(self) -> sealed.VectorsSegment | None:
+        if self._segment is None:
+            return None
+        s, n = self._segment, self.count
+        return sealed.VectorsSegment(s.seqs[:n], s.scales[:n], s.codes[:n])
+
+
+class Partition:
+    """One partition's index in RAM. Not thread-safe: its user holds `cache.Held`'s lock."""
+
+    def __init__(self, pid: int, model: int) -> None:
+        self.pid = pid
+        self.model = model
+        self.generation = 0
+        self.size = 1
+        """One more than the highest sequence: the length of every array by sequence."""
+        self.documents = 0
+        self.total_length = 0
+        self._epoch = 0
+        self._words: dict[int, sealed.WordsSegment] = {}
+        self._vectors: dict[int, sealed.VectorsSegment] = {}
+        self._words_tail = _WordsTail()
+        self._vectors_tail = _VectorsTail()
+        self._lengths = np.zeros(1, np.float32)
+        self._previous = np.zeros(1, np.int32)
+        self._next = np.zeros(1, np.int32)
+        self._occurred = np.zeros(1, np.int64)
+        self._live = np.zeros(1, np.bool_)
+        self._embedded = np.zeros(1, np.bool_)
+        self._expiries: list[tuple[int, int]] = []
+        self._metadata: dict[int, Mapping[str, Any]] = {}
+        self._metadata_upto = -1
+
+    # -- bringing it up to date -------------------------------------------------------------
+
+    def refresh(self, snapshot: Snapshot, state: PartitionState) -> None:
+        """Make this the index of what `snapshot` sees."""
+        if state.generation == self.generation:
+            return
+        if state.epoch != self._epoch:
+            self._reload(snapshot, state)
+        self._grow(state.next_seq)
+        for row in snapshot.tail_words(state, self._words_tail.last_seq):
+            self._add_document(row.seq, row.length, row.previous, row.occurred_at)
+            self._words_tail.append(row)
+        vectors = snapshot.tail_vectors(state, self.model, self._vectors_tail.last_row)
+        if vectors:
+            self._vectors_tail.append(vectors)
+            self._embedded[[row[1] for row in vectors]] = True
+        self._expiries = snapshot.expiries(state)
+        self.generation, self._epoch = state.generation, state.epoch
+
+    def _reload(self, snapshot: Snapshot, state: PartitionState) -> None:
+        words: dict[int, sealed.WordsSegment] = {}
+        vectors: dict[int, sealed.VectorsSegment] = {}
+        for info in snapshot.segments(state):
+            if info.kind == "words":
+                words[info.sid] = self._words.get(info.sid) or sealed.read_words(
+                    snapshot.segment_blob(state, info.sid)
+                )
+            elif info.model == self.model:
+                vectors[info.sid] = self._vectors.get(info.sid) or sealed.read_vectors(
+                    snapshot.segment_blob(state, info.sid)
+                )
+        self._words, self._vectors = words, vectors
+        self._words_tail, self._vectors_tail = _WordsTail(), _VectorsTail()
+        self._metadata, self._metadata_upto = {}, -1
+        self._read_columns(state.next_seq)
+        hidden = snapshot.hidden(state)
+        if hidden:
+            self._live[np.array(hidden, np.int64)] = False
+
+    def _read_columns(self, size: int) -> None:
+        self.size = size
+        self._lengths = np.zeros(size, np.float32)
+        self._previous = np.zeros(size, np.int32)
+        self._next = np.zeros(size, np.int32)
+        self._occurred = np.zeros(size, np.int64)
+        self._live = np.zeros(size, np.bool_)
+        self._embedded = np.zeros(size, np.bool_)
+        for vectors in self._vectors.values():
+            self._embedded[vectors.seqs] = True
+        for segment in self._words.values():
+            self._lengths[segment.seqs] = segment.lengths
+            self._previous[segment.seqs] = segment.previous
+            self._occurred[segment.seqs] = segment.occurred_at
+            self._live[segment.seqs] = True
+        follows = np.flatnonzero(self._previous)
+        self._next[self._previous[follows]] = follows
+        self._next[0] = 0
+        self.documents = sum(len(s.seqs) for s in self._words.values())
+        self.total_length = int(self._lengths.sum())
+
+    def _grow(self, size: int) -> None:
+        if size > len(self._live):
+            room = max(size, 64, len(self._live) * 3 // 2)
+            for name in ("_lengths", "_previous", "_next", "_occurred", "_live", "_embedded"):
+                old = getattr(self, name)
+                grown = np.zeros(room, old.dtype)
+                grown[: len(old)] = old
+                setattr(self, name, grown)
+        self.size = max(size, self.size)
+
+    def _add_document(self, seq: int, length: int, previous: int, occurred_at: int) -> None:
+        self._lengths[seq] = length
+        self._previous[seq] = previous
+        if previous:
+            self._next[previous] = seq
+        self._occurred[seq] = occurred_at
+        self._live[seq] = True
+        self.documents += 1
+        self.total_length += length
+
+    # -- columns by sequence ----------------------------------------------------------------
+
+    @property
+    def lengths(self) -> NDArray[np.float32]:
+        """Words of each memory, float32 (size,); 0 where there is none."""
+        return self._lengths[: self.size]
+
+    @property
+    def previous(self) -> NDArray[np.int32]:
+        """The memory before each one in its session, int32 (size,); 0 for none."""
+        return self._previous[: self.size]
+
+    @property
+    def following(self) -> NDArray[np.int32]:
+        """The memory after each one in its session, int32 (size,); 0 for none."""
+        return self._next[: self.size]
+
+    @property
+    def occurred(self) -> NDArray[np.int64]:
+        """When each was said, int64 microseconds (size,)."""
+        return self._occurred[: self.size]
+
+    def live(self, now_micros: int) -> NDArray[np.bool_]:
+        """Which memories are active and not expired, bool (size,)."""
+        live = self._live[: self.size]
+        expired = [seq for seq, at in self._expiries if at <= now_micros]
+        if expired:
+            live = live.copy()
+            live[expired] = False
+        return live
+
+    @property
+    def embedded(self) -> NDArray[np.bool_]:
+        """Which memories have a vector of the model, bool (size,)."""
+        return self._embedded[: self.size]
+
+    @property
+    def pending(self) -> int:
+        """How many memories cannot be found by meaning yet."""
+        return int(np.count_nonzero(self._live & ~self._embedded))
+
+    def metadata(
+        self, snapshot: Snapshot, state: PartitionState
+    ) -> Mapping[int, Mapping[str, Any]]:
+        """The metadata of the memories that have any, read when first asked for and then kept."""
+        if self._metadata_upto < self.size - 1:
+            for seq, value in snapshot.metadata(state, max(self._metadata_upto, 0)):
+                self._metadata[seq] = value
+            self._metadata_upto = self.size - 1
+        return self._metadata
+
+    # -- what is searched -------------------------------------------------------------------
+
+    def postings(
+        self, terms: NDArray[np.uint64]
+    ) -> Iterator[tuple[int, NDArray[np.integer[Any]], NDArray[np.integer[Any]]]]:
+        """(index in `terms`, seqs, counts) of each run of postings of the terms."""
+        for segment in self._words.values():
+            if not len(segment.terms):
+                continue
+            places = np.searchsorted(segment.terms, terms)
+            places[places == len(segment.terms)] = 0
+            for i in np.flatnonzero(segment.terms[places] == terms).tolist():
+                start, stop = segment.offsets[places[i]], segment.offsets[places[i] + 1]
+                yield i, segment.posting_seqs[start:stop], segment.posting_counts[start:stop]
+        for i, term in enumerate(terms.tolist()):
+            found = self._words_tail.postings.get(term)
+            if found:
+                yield i, np.array(found[0], np.int64), np.array(found[1], np.int64)
+
+    def cosines(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The cosine of `query` (d,) with each memory's vector, float32 (size,); 0 without one."""
+        found = np.zeros(self.size, np.float32)
+        codes, scales = sealed.quantise(query[None, :])
+        tail = self._vectors_tail.view()
+        for segment in (*self._vectors.values(), *([tail] if tail else [])):
+            found[segment.seqs] = dots(codes[0], segment.codes) * (segment.scales * scales[0])
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes of RAM this takes."""
+        columns = 22 * len(self._live)
+        tail = 600 * self._words_tail.count + 800 * self._vectors_tail.count
+        words = sum(segment.nbytes for segment in self._words.values())
+        vectors = sum(segment.nbytes for segment in self._vectors.values())
+        return columns + tail + words + vectors + 300 * len(self._metadata) + 1024
+
+
+def micros(value: datetime) -> int:
+    """Microseconds since 1970 of an aware time."""
+    return int(value.timestamp() * 1_000_000)

@@ -1,0 +1,1 @@
+"""Memories as files: export and import, and transcripts from elsewhere."""

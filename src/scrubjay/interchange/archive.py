@@ -1,0 +1,320 @@
+"""The export format: JSON lines that bring everything of one user back as it was.
+
+The first line is a header, the last one counts the others and has their SHA-256, and between
+them each line is a turn or a memory. `docs/export-format.md` describes the fields.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from scrubjay.errors import ImportFailed, InvalidInput
+from scrubjay.life.upkeep import Progress
+from scrubjay.model import (
+    Kind,
+    MemoryRecord,
+    PartitionKey,
+    Role,
+    Scope,
+    Source,
+    SourceClass,
+    State,
+    Tier,
+    Turn,
+    Visibility,
+    partition_of,
+    utc,
+    written_partition,
+)
+from scrubjay.ports import Criteria, Snapshot, Store
+from scrubjay.text import metadata as metadata_json
+from scrubjay.write.episode import new_memory
+
+FORMAT = "scrubjay-export"
+VERSION = 1
+_BATCH = 500
+
+
+def export(store: Store, keys: Sequence[PartitionKey], path: Path, now: datetime) -> dict[str, int]:
+    """Write the partitions of `keys` to `path`; the counts by type."""
+    counts = {"turn": 0, "memory": 0}
+    digest = hashlib.sha256()
+    partial = path.with_name(path.name + ".part")
+    try:
+        with (
+            partial.open("w", encoding="utf-8", newline="\n") as file,
+            store.snapshot() as snapshot,
+        ):
+            header = {"type": "header", "format": FORMAT, "version": VERSION,
+                      "exported_at": now.isoformat()}  # fmt: skip
+            file.write(metadata_json.dumps(header) + "\n")
+            for line in _lines(snapshot, keys):
+                text = metadata_json.dumps(line) + "\n"
+                digest.update(text.encode("utf-8"))
+                file.write(text)
+                counts[line["type"]] += 1
+            footer = {"type": "footer", **counts, "sha256": digest.hexdigest()}
+            file.write(metadata_json.dumps(footer) + "\n")
+        partial.replace(path)
+    except OSError as exc:
+        partial.unlink(missing_ok=True)
+        raise InvalidInput(f"{path} cannot be written ({exc.strerror}); name another file") from exc
+    return counts
+
+
+def _lines(snapshot: Snapshot, keys: Sequence[PartitionKey]) -> Iterator[dict[str, Any]]:
+    everything = Criteria(now=datetime.now(UTC), states=None)
+    for state in snapshot.partitions(keys):
+        owner = state.key.owner
+        for turn in snapshot.turns(state):
+            yield {"type": "turn", "private_to": owner or None, **_kept(turn)}
+        seqs = snapshot.select(state, everything)
+        for start in range(0, len(seqs), _BATCH):
+            for record in snapshot.records(state, seqs[start : start + _BATCH]):
+                line = _kept(record)
+                del line["seq"]
+                yield {"type": "memory", **line}
+
+
+def _kept(value: Turn | MemoryRecord) -> dict[str, Any]:
+    """Plain data, with metadata in the form whose types survive."""
+    data = replace(value, metadata={}).to_dict()
+    data["metadata"] = dict(value.metadata)
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class _Archive:
+    """A whole file, read and checked."""
+
+    turns: list[tuple[PartitionKey, Turn]]
+    memories: list[MemoryRecord]
+
+
+def import_(
+    store: Store, scope: Scope, path: Path, progress: Progress | None, *, embed: bool
+) -> dict[str, int]:
+    """Read `path` into `scope`'s subject. Checked whole before the first row is written.
+
+    Written in batches, so that other writers need not wait; an interrupted import is taken up
+    by the next one, since what is there is skipped.
+    """
+    archive = _read(path, scope)
+    if any(key.subject == "common:" for key, _ in archive.turns):
+        raise ImportFailed(f"{path} holds common knowledge, which is not a user's to import")
+    archive = _renamed(store, archive, scope)
+    secret = store.secret()
+    total = len(archive.turns) + len(archive.memories)
+    written = skipped = 0
+    for key, turns, memories in _batches(archive):
+        new = [new_memory(record, secret) for record in memories]
+        w, s = store.import_rows(key, turns, new, embed=embed)
+        written, skipped = written + w, skipped + s
+        if progress:
+            progress(written + skipped, total, "rows")
+    return {"written": written, "skipped": skipped}
+
+
+def _batches(
+    archive: _Archive,
+) -> Iterator[tuple[PartitionKey, list[Turn], list[MemoryRecord]]]:
+    by_key: dict[PartitionKey, tuple[list[Turn], list[MemoryRecord]]] = {}
+    for key, turn in archive.turns:
+        by_key.setdefault(key, ([], []))[0].append(turn)
+    for record in archive.memories:
+        by_key.setdefault(partition_of(record), ([], []))[1].append(record)
+    for key, (turns, memories) in by_key.items():
+        for start in range(0, len(turns), _BATCH):
+            yield key, turns[start : start + _BATCH], []
+        for start in range(0, len(memories), _BATCH):
+            yield key, [], memories[start : start + _BATCH]
+
+
+def _renamed(store: Store, archive: _Archive, scope: Scope) -> _Archive:
+    """The same rows under new ids, when another subject of this store has the old ones.
+
+    The new ids follow from the old ones and the subject, so that a second import finds them.
+    """
+    ids = [t.id for _, t in archive.turns] + [m.id for m in archive.memories]
+    if not store.are_elsewhere(scope, ids):
+        return archive
+    space = uuid.uuid5(uuid.NAMESPACE_OID, f"{scope.tenant}/{scope.subject}")
+    names: dict[str | None, str] = {i: str(uuid.uuid5(space, i)) for i in ids}
+    turns = [(key, replace(turn, id=names[turn.id])) for key, turn in archive.turns]
+    memories = [
+        replace(
+            m,
+            id=names[m.id],
+            supersedes=names.get(m.supersedes),
+            superseded_by=names.get(m.superseded_by),
+            sources=tuple(replace(s, turn_id=names.get(s.turn_id, s.turn_id)) for s in m.sources),
+        )
+        for m in archive.memories
+    ]
+    return _Archive(turns, memories)
+
+
+def _read(path: Path, scope: Scope) -> _Archive:
+    archive = _Archive([], [])
+    digest = hashlib.sha256()
+    counts = {"turn": 0, "memory": 0}
+    footer: Mapping[str, Any] | None = None
+    number = 0
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                if footer is not None:
+                    raise ImportFailed(f"line {number}: something follows the last line")
+                line = _line(raw, number)
+                if number == 1:
+                    _check_header(line)
+                elif line.get("type") == "footer":
+                    footer = line
+                else:
+                    digest.update(raw)
+                    _take(line, number, archive, scope, counts)
+    except OSError as exc:
+        raise ImportFailed(f"{path} cannot be read: {exc.strerror}") from exc
+    if footer is None:
+        raise ImportFailed(f"line {number + 1}: the file is cut short; nothing was imported")
+    if footer.get("sha256") != digest.hexdigest() or any(
+        footer.get(name) != count for name, count in counts.items()
+    ):
+        raise ImportFailed(
+            f"line {number}: counts or checksum differ, so the file was changed; nothing was "
+            "imported"
+        )
+    return archive
+
+
+def _line(raw: bytes, number: int) -> dict[str, Any]:
+    try:
+        line = metadata_json.loads(raw)
+    except (json.JSONDecodeError, UnicodeDecodeError, ValueError) as exc:
+        raise ImportFailed(f"line {number} is no JSON; nothing was imported") from exc
+    if not isinstance(line, dict):
+        raise ImportFailed(f"line {number} is no JSON object; nothing was imported")
+    return line
+
+
+def _check_header(line: Mapping[str, Any]) -> None:
+    if line.get("format") != FORMAT:
+        raise ImportFailed("line 1 is not the header of a Scrubjay export; nothing was imported")
+    if line.get("version") != VERSION:
+        raise ImportFailed(
+            f"line 1: the export has version {line.get('version')!r}, and this Scrubjay reads "
+            f"{VERSION}; upgrade with `pip install -U scrubjay`"
+        )
+
+
+def _take(
+    line: dict[str, Any], number: int, archive: _Archive, scope: Scope, counts: dict[str, int]
+) -> None:
+    kind = line.pop("type", None)
+    if kind not in counts:
+        raise ImportFailed(f"line {number} has the unknown type {kind!r}; nothing was imported")
+    counts[kind] += 1
+    try:
+        if kind == "turn":
+            archive.turns.append(_turn(line, scope))
+        else:
+            archive.memories.append(_record(line, scope))
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise ImportFailed(
+            f"line {number}: {type(exc).__name__} in a {kind}; nothing was imported"
+        ) from exc
+
+
+def _scope(data: Mapping[str, Any], scope: Scope) -> Scope:
+    return Scope(
+        user_id=scope.user_id,
+        device_id=data["device_id"] if scope.user_id else scope.device_id,
+        agent_id=data["agent_id"],
+        session_id=data["session_id"],
+        namespace=data["namespace"],
+        tenant=scope.tenant,
+    )
+
+
+def _turn(line: dict[str, Any], scope: Scope) -> tuple[PartitionKey, Turn]:
+    own = _scope(line["scope"], scope)
+    private_to = line["private_to"]
+    key = written_partition(own, Visibility.SHARED)
+    if private_to is not None:
+        key = replace(key, owner=str(private_to))
+    return key, Turn(
+        id=str(uuid.UUID(line["id"])),
+        scope=own,
+        role=Role(line["role"]),
+        content=_string(line["content"]),
+        occurred_at=_time(line["occurred_at"]),
+        recorded_at=_time(line["recorded_at"]),
+        source_class=SourceClass(line["source_class"]),
+        metadata=metadata_json.check(line["metadata"]),
+    )
+
+
+_TIMES = frozenset(
+    ("occurred_at", "recorded_at", "valid_from", "valid_to", "retired_at", "expires_at")
+)
+_ENUMS = {"kind": Kind, "tier": Tier, "state": State, "role": Role, "source_class": SourceClass,
+          "visibility": Visibility}  # fmt: skip
+_STRINGS = frozenset(("content", "language"))
+_NUMBERS = frozenset(("trust", "confidence", "importance"))
+
+
+def _record(line: dict[str, Any], scope: Scope) -> MemoryRecord:
+    names = {f.name for f in fields(MemoryRecord)} - {"seq"}
+    if set(line) != names:
+        raise ValueError("unknown or missing fields")
+    values = {name: _field(name, value) for name, value in line.items()}
+    values["scope"] = _scope(line["scope"], scope)
+    values["sources"] = tuple(_source(item) for item in line["sources"])
+    values["metadata"] = metadata_json.check(line["metadata"])
+    return MemoryRecord(**values)
+
+
+def _field(name: str, value: Any) -> Any:
+    if value is None or name in ("scope", "sources", "metadata"):
+        return value
+    if name in _TIMES:
+        return _time(value)
+    if name in _ENUMS:
+        return _ENUMS[name](value)
+    if name in _STRINGS:
+        return _string(value)
+    if name in ("id", "supersedes", "superseded_by"):
+        return str(uuid.UUID(value))
+    if name in _NUMBERS:
+        return float(value)
+    if name == "version":
+        return int(value)
+    return _string(value)
+
+
+def _source(data: Mapping[str, Any]) -> Source:
+    return Source(
+        turn_id=str(uuid.UUID(data["turn_id"])),
+        start=int(data["start"]),
+        end=int(data["end"]),
+        occurred_at=_time(data["occurred_at"]),
+        session_id=data["session_id"],
+        rule=_string(data["rule"]),
+    )
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a string is expected")
+    return value
+
+
+def _time(value: Any) -> datetime:
+    return utc(datetime.fromisoformat(value))

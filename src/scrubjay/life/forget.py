@@ -1,0 +1,37 @@
+"""Forgetting, with a probe that looks afterwards for what should be gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from scrubjay.index.cache import IndexCache
+from scrubjay.index.embedding import Embedding
+from scrubjay.index.segments import without
+from scrubjay.model import Erasure, PartitionKey
+from scrubjay.ports import Store, Target
+
+
+def forget(
+    store: Store,
+    cache: IndexCache,
+    embedding: Embedding,
+    keys: Sequence[PartitionKey],
+    target: Target,
+) -> Erasure:
+    """Erase what `target` names, empty what RAM held of it, and probe.
+
+    The probe counts what is still there under the erased ids and, for a whole scope, every row
+    of it. All zeros means that nothing was found.
+    """
+    erasure = store.erase(keys, target, without)
+    cache.clear()
+    embedding.forget()
+    probe: dict[str, int] = {}
+    if target.whole:
+        probe = {name: n for name, n in store.counts(keys).items() if "." not in name}
+    else:
+        with store.snapshot() as snapshot:
+            left = sum(snapshot.locate(keys, i) is not None for i in erasure.memory_ids)
+        probe = {"memories": left}
+    return replace(erasure, probe=probe)

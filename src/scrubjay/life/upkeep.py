@@ -1,0 +1,191 @@
+"""Keeping a store sound: what it holds, what is wrong, and building its indexes anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from scrubjay.errors import ModelError
+from scrubjay.index import compact, segments
+from scrubjay.index.cache import IndexCache
+from scrubjay.index.embedding import Embedding
+from scrubjay.index.words import pack
+from scrubjay.model import PartitionKey, Value
+from scrubjay.ports import Snapshot, Store
+
+_EMBED_BATCH = 64
+
+Progress = Callable[[int, int, str], None]
+"""(done, total, what): called now and then by long work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health(Value):
+    """What `doctor` found. `problems` is empty when the store is sound."""
+
+    problems: tuple[str, ...] = ()
+    model: Mapping[str, Any] = field(default_factory=dict)
+    jobs: Mapping[str, Any] = field(default_factory=dict)
+    repaired: tuple[str, ...] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+def model_state(store: Store, embedding: Embedding) -> dict[str, Any]:
+    """The model in use and the models whose vectors the store still holds."""
+    row = embedding.row
+    others = [m.name for m in store.models() if row is not None and m.number != row.number]
+    return {
+        "state": embedding.state,
+        "name": row.name if row else None,
+        "dimension": row.dimension if row else None,
+        "error": embedding.error,
+        "others": others,
+    }
+
+
+def mismatch_note(store: Store, embedding: Embedding) -> str | None:
+    """A note when some vectors come from another model than the one in use."""
+    others = model_state(store, embedding)["others"]
+    if not others:
+        return None
+    return (
+        f"some memories have vectors of another model ({', '.join(others)}) and are found by "
+        "words alone until `scrubjay reindex` has run"
+    )
+
+
+def store_stats(store: Store, cache: IndexCache, embedding: Embedding) -> dict[str, Any]:
+    """Counts of the whole store, its size, its jobs and the model."""
+    keys = store.partition_keys()
+    return {
+        **store.counts(keys),
+        "partitions": len(keys),
+        "bytes_on_disk": store.size(),
+        "bytes_cached": cache.nbytes,
+        "jobs_by_state": _job_counts(store),
+        "model": model_state(store, embedding),
+    }
+
+
+def _job_counts(store: Store) -> dict[str, Any]:
+    counts = store.job_counts(datetime.now(UTC))
+    return {
+        "ready": counts.ready, "leased": counts.leased, "waiting": counts.waiting,
+        "dead": counts.dead, "kinds": dict(counts.kinds),
+    }  # fmt: skip
+
+
+def doctor(store: Store, cache: IndexCache, embedding: Embedding, *, repair: bool) -> Health:
+    """Look for damage in the file and between rows and indexes; with `repair`, mend it."""
+    problems = store.check()
+    broken: list[PartitionKey] = []
+    if not problems:
+        for key in store.partition_keys():
+            found = _check_words(store, key)
+            if found:
+                broken.append(key)
+                problems.append(found)
+    repaired = []
+    if repair:
+        for key in broken:
+            store.rebuild_words(key, pack)
+            repaired.append("the words of one partition were indexed anew")
+        if broken:
+            problems = []
+        revived = store.revive()
+        if revived:
+            repaired.append(f"{revived} jobs will be tried again")
+        cache.clear()
+    jobs = _job_counts(store)
+    if jobs["dead"]:
+        problems.append(
+            f"{jobs['dead']} jobs failed too often and wait; `scrubjay doctor --repair` tries again"
+        )
+    return Health(tuple(problems), model_state(store, embedding), jobs, tuple(repaired))
+
+
+def _check_words(store: Store, key: PartitionKey) -> str | None:
+    """Whether each memory of a partition has its words in the tail or in one segment."""
+    with store.snapshot() as snapshot:
+        states = snapshot.partitions([key])
+        if not states:
+            return None
+        indexed = [row.seq for row in snapshot.tail_words(states[0])]
+        for info in snapshot.segments(states[0]):
+            if info.kind == "words":
+                blob = snapshot.segment_blob(states[0], info.sid)
+                indexed += segments.read_words(blob).seqs.tolist()
+        rows = _all_seqs(snapshot, key)
+    if len(indexed) != len(set(indexed)):
+        return "some memories have their words twice in the index; `scrubjay doctor --repair`"
+    missing, foreign = len(rows - set(indexed)), len(set(indexed) - rows)
+    if missing or foreign:
+        return (
+            f"the word index lacks {missing} memories and has {foreign} that are gone; "
+            "`scrubjay doctor --repair` builds it anew"
+        )
+    return None
+
+
+def _all_seqs(snapshot: Snapshot, key: PartitionKey) -> set[int]:
+    from scrubjay.ports import Criteria
+
+    (state,) = snapshot.partitions([key])
+    return set(snapshot.select(state, Criteria(now=datetime.now(UTC), states=None)))
+
+
+def reindex(
+    store: Store, cache: IndexCache, embedding: Embedding, progress: Progress | None
+) -> dict[str, int]:
+    """Build the words anew, and give every memory a vector of the present model.
+
+    Reading goes on meanwhile. Stopped halfway, it goes on with what is missing when called
+    again; vectors of other models go when none is missing.
+    """
+    keys = store.partition_keys()
+    counts = {"partitions": len(keys), "words": 0, "vectors": 0, "vectors of other models": 0}
+    for done, key in enumerate(keys):
+        counts["words"] += store.rebuild_words(key, pack)
+        compact.seal(store, key)
+        if progress:
+            progress(done + 1, len(keys), "words")
+    if embedding.configured:
+        counts["vectors"] = _embed_missing(store, embedding, progress)
+        for row in store.models():
+            if embedding.row is not None and row.number != embedding.row.number:
+                counts["vectors of other models"] += store.drop_model(row.number)
+        for key in keys:
+            compact.seal(store, key)
+    cache.clear()
+    return counts
+
+
+def _embed_missing(store: Store, embedding: Embedding, progress: Progress | None) -> int:
+    import numpy as np
+
+    embedding.load()
+    row = embedding.row
+    if row is None:
+        raise ModelError("the model was closed")
+    written = 0
+    total = store.count_missing(row.number)
+    while True:
+        missing = store.missing_vectors(row.number, _EMBED_BATCH)
+        if not missing:
+            return written
+        before = written
+        for key, seqs in missing:
+            texts = store.texts(key, seqs)
+            vectors = embedding.embed(list(texts.values()), "passage").astype(np.float16)
+            rows = {seq: v.tobytes() for seq, v in zip(texts, vectors, strict=True)}
+            written += store.put_vectors(key, row.number, rows)
+            if progress:
+                progress(written, max(total, written), "vectors")
+        if written == before:  # erased between the two looks: nothing is left to do for them
+            return written

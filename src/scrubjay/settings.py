@@ -1,0 +1,118 @@
+"""Every setting, and the one reader of the environment and of `scrubjay.toml`.
+
+A value given in code wins over `SCRUBJAY_…` in the environment, that over `scrubjay.toml` in
+the working directory (or the file that `SCRUBJAY_CONFIG` names), that over the default.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import platformdirs
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from scrubjay.errors import InvalidInput, SettingsError
+from scrubjay.text.instants import zone
+
+
+class Settings(BaseSettings):
+    """The settings of one memory. Each field is also `SCRUBJAY_` and its name in capitals."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="SCRUBJAY_", extra="forbid", frozen=True, toml_file="scrubjay.toml"
+    )
+
+    path: Path = Field(
+        default_factory=lambda: Path(platformdirs.user_data_dir("scrubjay")) / "default",
+        description="The directory of the embedded store, where none is given in code.",
+    )
+    tenant: str = Field("default", min_length=1, description="The tenant of every scope.")
+    timezone: str = Field(
+        "UTC", description="The zone in which a time without one is read, as in Asia/Shanghai."
+    )
+    synchronous: Literal["FULL", "NORMAL"] = Field(
+        "FULL",
+        description="FULL syncs each acknowledged write to the disk. NORMAL is faster and may "
+        "lose the last writes when the power fails, though not when the process does.",
+    )
+    write_timeout_s: float = Field(
+        10.0, ge=0, description="Seconds a writer waits for another process before `StoreBusy`."
+    )
+    cache_mb: int = Field(
+        256, ge=1, description="Megabytes of RAM for the indexes of users lately searched."
+    )
+    embedder: str = Field(
+        "multilingual-e5-small",
+        description="The embedding model: a known name, a folder with model.onnx and "
+        "tokenizer.json, `openai` for an OpenAI-compatible endpoint, or `none` for words alone.",
+    )
+    model_dir: Path = Field(
+        default_factory=lambda: Path(platformdirs.user_cache_dir("scrubjay")) / "models",
+        description="Where prepared models are kept.",
+    )
+    model_wait_s: float = Field(
+        10.0, ge=0, description="Seconds a search waits for the model before it goes by words."
+    )
+    model_threads: int | None = Field(
+        None, ge=1, description="Threads the model may use; by default up to two."
+    )
+    openai_base_url: str = Field(
+        "https://api.openai.com/v1", description="The endpoint, where embedder is `openai`."
+    )
+    openai_api_key: SecretStr = Field(SecretStr(""), description="Its key.")
+    openai_embedding_model: str = Field("text-embedding-3-small", description="Its model.")
+    background: bool = Field(
+        True, description="Whether this process runs jobs; without, another one must."
+    )
+    recall: dict[str, float] = Field(
+        default_factory=dict,
+        description="Numbers of the recall policy to change, by the names of `RecallPolicy`.",
+    )
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            zone(value)
+        except InvalidInput as exc:
+            raise ValueError(str(exc)) from exc
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Code, then the environment, then the file."""
+        del dotenv_settings, file_secret_settings
+        file = os.environ.get("SCRUBJAY_CONFIG", "scrubjay.toml")
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(file))
+
+
+def load(**given: Any) -> Settings:
+    """The settings, with `given` on top. Raises `SettingsError`, naming the setting.
+
+    >>> load(cache_mb=64).cache_mb
+    64
+    """
+    try:
+        return Settings(**given)
+    except ValidationError as exc:
+        problems = "; ".join(
+            f"{'.'.join(map(str, e['loc'])) or 'settings'}: {e['msg']}" for e in exc.errors()
+        )
+        raise SettingsError(
+            f"{problems}. `scrubjay settings` lists every setting with its meaning"
+        ) from exc

@@ -1,0 +1,173 @@
+"""Settings in, a working memory out. The only file that names backends."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrubjay import settings as settings_module
+from scrubjay.aio import AsyncMemoryCore
+from scrubjay.backends.sqlite import SqliteStore
+from scrubjay.errors import InvalidInput, SettingsError
+from scrubjay.guard.crypt import PlainCodec
+from scrubjay.index.cache import IndexCache
+from scrubjay.index.embedding import Embedding
+from scrubjay.keeper import Parts
+from scrubjay.memory import MemoryCore
+from scrubjay.model import RecallPolicy
+from scrubjay.ports import Background, Clock, Embedder
+from scrubjay.read.options import make_policy
+from scrubjay.settings import Settings
+from scrubjay.text.instants import zone
+from scrubjay.worker import NoWorker, Worker
+
+if TYPE_CHECKING:
+    Progress = Callable[[int, int, str], None]
+
+
+def system_clock() -> datetime:
+    """The present."""
+    return datetime.now(UTC)
+
+
+def open_model(settings: Settings, progress: Progress | None = None) -> Embedder:
+    """The embedding model that the settings name. Raises `ModelError`."""
+    if settings.embedder == "openai":
+        from scrubjay.backends.openai import OpenAIEmbedder
+
+        return OpenAIEmbedder(
+            base_url=settings.openai_base_url,
+            api_key=settings.openai_api_key.get_secret_value(),
+            model=settings.openai_embedding_model,
+        )
+    from scrubjay.backends.onnx import open_embedder
+
+    return open_embedder(
+        settings.embedder,
+        cache_dir=settings.model_dir,
+        threads=settings.model_threads,
+        progress=progress,
+    )
+
+
+def _assemble(
+    location: str | Path | None,
+    settings: Settings | None,
+    clock: Clock | None,
+    embedder: Embedder | str | None,
+    progress: Progress | None,
+) -> Parts:
+    chosen = settings_module.load() if settings is None else settings
+    if isinstance(embedder, str):
+        chosen = chosen.model_copy(update={"embedder": embedder})
+        embedder = None
+    path = _directory(chosen.path if location is None else location)
+    store = SqliteStore(
+        path,
+        PlainCodec(),
+        synchronous=chosen.synchronous,
+        write_timeout_s=chosen.write_timeout_s,
+    )
+    opener: Callable[[], Embedder] | None = None
+    if embedder is not None:
+        given = embedder
+        opener = lambda: given  # noqa: E731
+    elif chosen.embedder != "none":
+        opener = lambda: open_model(chosen, progress)  # noqa: E731
+    embedding = Embedding(opener, store, wait_s=chosen.model_wait_s)
+    background: Background = Worker(store, embedding) if chosen.background else NoWorker(store)
+    with _as_settings_error("recall"):
+        policy = make_policy(RecallPolicy(), dict(chosen.recall))
+    return Parts(
+        store=store,
+        cache=IndexCache(store, chosen.cache_mb * 1_048_576),
+        embedding=embedding,
+        background=background,
+        clock=clock or system_clock,
+        zone=zone(chosen.timezone),
+        tenant=chosen.tenant,
+        policy=policy,
+    )
+
+
+@contextlib.contextmanager
+def _as_settings_error(name: str) -> Iterator[None]:
+    try:
+        yield
+    except InvalidInput as exc:
+        raise SettingsError(f"{name}: {exc}") from exc
+
+
+def _directory(location: str | Path) -> Path:
+    """The store's directory. Raises `InvalidInput` for a URL, which needs another store."""
+    if isinstance(location, str) and "://" in location:
+        scheme = location.split("://", 1)[0]
+        raise InvalidInput(
+            f"no store for {scheme[:20]}:// URLs is installed; pass a directory instead"
+        )
+    if not isinstance(location, (str, Path)) or not str(location).strip():
+        raise InvalidInput("the path of a memory is a directory, as a string or Path")
+    path = Path(location).expanduser()
+    if path.is_file():
+        raise InvalidInput(
+            f"{path} is a file; pass the directory that holds, or will hold, the store"
+        )
+    return path
+
+
+class Memory(MemoryCore):
+    """A memory in a directory of its own, made if it is not there.
+
+    `path` defaults to the setting of that name; `settings` to the environment and
+    `scrubjay.toml`. `clock` returns the present and lets tests replay the past. `embedder` is an
+    object (see `ports.Embedder`) or a name that goes before the setting; `"none"` searches by
+    words alone. `progress(done, total, what)` hears of the first preparation of a model.
+
+    Raises `InvalidInput`, `SettingsError`, `SchemaTooNew`, `StoreDamaged`, `StoreReadOnly`.
+
+    >>> import tempfile
+    >>> with Memory(tempfile.mkdtemp(), embedder="none") as memory:
+    ...     _ = memory.add("我对花生过敏。", user_id="lin")
+    ...     print(memory.context("花生", user_id="lin").hits[0].content)
+    我对花生过敏。
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        embedder: Embedder | str | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        super().__init__(_assemble(path, settings, clock, embedder, progress))
+
+
+class AsyncMemory(AsyncMemoryCore):
+    """The same verbs as `Memory`, to be awaited; each runs in a thread.
+
+    >>> import asyncio, tempfile
+    >>> async def main() -> str:
+    ...     async with AsyncMemory(tempfile.mkdtemp(), embedder="none") as memory:
+    ...         await memory.add("The spare key is with Mira.", user_id="ada")
+    ...         return (await memory.search("spare key", user_id="ada"))[0].content
+    >>> asyncio.run(main())
+    'The spare key is with Mira.'
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        embedder: Embedder | str | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        super().__init__(
+            Memory(path, settings=settings, clock=clock, embedder=embedder, progress=progress)
+        )
