@@ -305,7 +305,7 @@ class MemoryCore(Keeper):
             hits = hydrate(snapshot, found, scope, keys, criteria, chosen, explain=explain)
             pending = sum(p.pending for _, p in view) if parts.embedding.configured else 0
         if note is None:
-            note = upkeep.mismatch_note(parts.store, parts.embedding)
+            note = upkeep.mismatch_note(parts.embedding)
         ended = time.perf_counter()
         return Result(
             hits=tuple(hit for hit in hits if hit.relevance >= least),

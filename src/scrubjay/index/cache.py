@@ -25,8 +25,11 @@ class _Slot:
         self.nbytes = 0
 
 
+_Name = tuple[PartitionKey, int]
+
+
 class IndexCache:
-    """Partitions by number, up to `limit_bytes`; one that is larger stays while it is used."""
+    """Partitions by key and model, up to `limit_bytes`; a larger one stays while it is used."""
 
     def __init__(self, store: Store, limit_bytes: int) -> None:
         self._store = store
@@ -36,7 +39,8 @@ class IndexCache:
     def _start(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._slots: OrderedDict[tuple[int, int], _Slot] = OrderedDict()
+        self._slots: OrderedDict[_Name, _Slot] = OrderedDict()
+        self._total = 0
 
     @contextlib.contextmanager
     def view(
@@ -45,51 +49,57 @@ class IndexCache:
         """A snapshot with the partitions of `keys` that exist, brought up to it.
 
         The snapshot begins after the locks are held, so that a partition in RAM is never newer
-        than the rows beside it.
+        than the rows beside it. Locks are taken in one order, so that no two readers wait for
+        one another.
         """
         if os.getpid() != self._process:  # locks do not survive a fork
             self._start()
-        with self._store.snapshot() as looking:
-            pids = sorted({state.pid for state in looking.partitions(keys)})
+        names = [(key, model) for key in keys]
+        slots = {name: self._slot(name) for name in names}
         with ExitStack() as locks:
-            slots = {pid: self._slot(pid, model) for pid in pids}
-            for pid in pids:
-                locks.enter_context(slots[pid].lock)
+            for name in sorted(names, key=lambda n: (n[0].subject, n[0].owner)):
+                locks.enter_context(slots[name].lock)
             with self._store.snapshot() as snapshot:
                 found = []
                 for state in snapshot.partitions(keys):
-                    if state.pid in slots:
-                        partition = slots[state.pid].partition
-                        partition.refresh(snapshot, state)
-                        slots[state.pid].nbytes = partition.nbytes
-                        found.append((state, partition))
+                    slot = slots[state.key, model]
+                    if slot.partition.pid != state.pid:
+                        slot.partition = Partition(state.pid, model)
+                    slot.partition.refresh(snapshot, state)
+                    found.append((state, slot.partition))
                 yield snapshot, found
-        self._evict(keep={(pid, model) for pid in pids})
+        self._settle(slots)
 
-    def _slot(self, pid: int, model: int) -> _Slot:
+    def _slot(self, name: _Name) -> _Slot:
         with self._lock:
-            slot = self._slots.get((pid, model))
+            slot = self._slots.get(name)
             if slot is None:
-                slot = self._slots[(pid, model)] = _Slot(Partition(pid, model))
-            self._slots.move_to_end((pid, model))
+                slot = self._slots[name] = _Slot(Partition(0, name[1]))
+            self._slots.move_to_end(name)
             return slot
 
-    def _evict(self, keep: set[tuple[int, int]]) -> None:
+    def _settle(self, used: dict[_Name, _Slot]) -> None:
+        """Count what was used, and let the least recently used go while there is too much."""
         with self._lock:
-            total = sum(slot.nbytes for slot in self._slots.values())
-            for key in list(self._slots):
-                if total <= self._limit:
-                    return
-                if key not in keep:
-                    total -= self._slots.pop(key).nbytes
+            for name, slot in used.items():
+                if name not in self._slots:
+                    continue
+                if slot.partition.generation == 0:  # nothing was ever written there
+                    del self._slots[name]
+                    continue
+                self._total += slot.partition.nbytes - slot.nbytes
+                slot.nbytes = slot.partition.nbytes
+            for name in list(self._slots) if self._total > self._limit else ():
+                if name not in used and self._total > self._limit:
+                    self._total -= self._slots.pop(name).nbytes
 
     def clear(self) -> None:
         """Forget every partition in RAM."""
         with self._lock:
             self._slots.clear()
+            self._total = 0
 
     @property
     def nbytes(self) -> int:
         """Bytes of RAM the cached partitions take."""
-        with self._lock:
-            return sum(slot.nbytes for slot in self._slots.values())
+        return self._total

@@ -51,6 +51,7 @@ class Embedding:
         self._cache: OrderedDict[tuple[str, str], NDArray[np.float32]] = OrderedDict()
         self._embedder: Embedder | None = None
         self._row: ModelRow | None = None
+        self._others: tuple[str, ...] = ()
         self._error: str | None = None
         self._failed_at = float("-inf")
         self._loading = False
@@ -81,6 +82,16 @@ class Embedding:
         """The model's row in the store, once it is loaded."""
         return self._row
 
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Models that the store still holds vectors of, besides the one in use."""
+        return self._others
+
+    def look_for_others(self) -> None:
+        """Look again which other models the store knows, as after a reindex."""
+        number = self._row.number if self._row else 0
+        self._others = tuple(m.name for m in self._store.models() if m.number != number)
+
     def load(self) -> Embedder:
         """The model, loaded by whoever comes first; the others wait. Raises `ModelUnavailable`."""
         with self._changed:
@@ -109,6 +120,7 @@ class Embedding:
                 self._loading = False
                 if row is not None:
                     self._embedder, self._row, self._error = embedder, row, None
+                    self.look_for_others()
                 else:
                     self._error, self._failed_at = error, time.monotonic()
                 self._changed.notify_all()

@@ -86,6 +86,12 @@ class Partition:
         """One more than the highest sequence: the length of every array by sequence."""
         self.documents = 0
         self.total_length = 0
+        self.nbytes = 0
+        """About how many bytes of RAM this takes."""
+        self.pending = 0
+        """How many memories cannot be found by meaning yet."""
+        self.all_live = True
+        self.all_embedded = True
         self._epoch = 0
         self._words: dict[int, sealed.WordsSegment] = {}
         self._vectors: dict[int, sealed.VectorsSegment] = {}
@@ -119,6 +125,7 @@ class Partition:
             self._embedded[[row[1] for row in vectors]] = True
         self._expiries = snapshot.expiries(state)
         self.generation, self._epoch = state.generation, state.epoch
+        self._measure()
 
     def _reload(self, snapshot: Snapshot, state: PartitionState) -> None:
         words: dict[int, sealed.WordsSegment] = {}
@@ -203,24 +210,19 @@ class Partition:
         """When each was said, int64 microseconds (size,)."""
         return self._occurred[: self.size]
 
-    def live(self, now_micros: int) -> NDArray[np.bool_]:
-        """Which memories are active and not expired, bool (size,)."""
-        live = self._live[: self.size]
+    def live(self, now_micros: int) -> NDArray[np.bool_] | None:
+        """Which memories are active and not expired, bool (size,); None when all are."""
         expired = [seq for seq, at in self._expiries if at <= now_micros]
-        if expired:
-            live = live.copy()
-            live[expired] = False
+        if not expired:
+            return None if self.all_live else self._live[: self.size]
+        live = self._live[: self.size].copy()
+        live[expired] = False
         return live
 
     @property
     def embedded(self) -> NDArray[np.bool_]:
         """Which memories have a vector of the model, bool (size,)."""
         return self._embedded[: self.size]
-
-    @property
-    def pending(self) -> int:
-        """How many memories cannot be found by meaning yet."""
-        return int(np.count_nonzero(self._live & ~self._embedded))
 
     def metadata(
         self, snapshot: Snapshot, state: PartitionState
@@ -260,14 +262,17 @@ class Partition:
             found[segment.seqs] = dots(codes[0], segment.codes) * (segment.scales * scales[0])
         return found
 
-    @property
-    def nbytes(self) -> int:
-        """About how many bytes of RAM this takes."""
+    def _measure(self) -> None:
+        """The figures that stay the same until the next change."""
+        live = self._live[: self.size]
+        self.all_live = bool(live[1:].all())
+        self.pending = int(np.count_nonzero(live & ~self._embedded[: self.size]))
+        self.all_embedded = bool(self._embedded[1 : self.size].all())
         columns = 22 * len(self._live)
         tail = 600 * self._words_tail.count + 800 * self._vectors_tail.count
         words = sum(segment.nbytes for segment in self._words.values())
         vectors = sum(segment.nbytes for segment in self._vectors.values())
-        return columns + tail + words + vectors + 300 * len(self._metadata) + 1024
+        self.nbytes = columns + tail + words + vectors + 300 * len(self._metadata) + 1024
 
 
 def micros(value: datetime) -> int:

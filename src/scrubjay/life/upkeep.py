@@ -36,27 +36,25 @@ class Health(Value):
         return not self.problems
 
 
-def model_state(store: Store, embedding: Embedding) -> dict[str, Any]:
+def model_state(embedding: Embedding) -> dict[str, Any]:
     """The model in use and the models whose vectors the store still holds."""
     row = embedding.row
-    others = [m.name for m in store.models() if row is not None and m.number != row.number]
     return {
         "state": embedding.state,
         "name": row.name if row else None,
         "dimension": row.dimension if row else None,
         "error": embedding.error,
-        "others": others,
+        "others": list(embedding.others),
     }
 
 
-def mismatch_note(store: Store, embedding: Embedding) -> str | None:
+def mismatch_note(embedding: Embedding) -> str | None:
     """A note when some vectors come from another model than the one in use."""
-    others = model_state(store, embedding)["others"]
-    if not others:
+    if not embedding.others:
         return None
     return (
-        f"some memories have vectors of another model ({', '.join(others)}) and are found by "
-        "words alone until `scrubjay reindex` has run"
+        f"some memories have vectors of another model ({', '.join(embedding.others)}) and are "
+        "found by words alone until `scrubjay reindex` has run"
     )
 
 
@@ -69,7 +67,7 @@ def store_stats(store: Store, cache: IndexCache, embedding: Embedding) -> dict[s
         "bytes_on_disk": store.size(),
         "bytes_cached": cache.nbytes,
         "jobs_by_state": _job_counts(store),
-        "model": model_state(store, embedding),
+        "model": model_state(embedding),
     }
 
 
@@ -107,7 +105,7 @@ def doctor(store: Store, cache: IndexCache, embedding: Embedding, *, repair: boo
         problems.append(
             f"{jobs['dead']} jobs failed too often and wait; `scrubjay doctor --repair` tries again"
         )
-    return Health(tuple(problems), model_state(store, embedding), jobs, tuple(repaired))
+    return Health(tuple(problems), model_state(embedding), jobs, tuple(repaired))
 
 
 def _check_words(store: Store, key: PartitionKey) -> str | None:
@@ -160,6 +158,7 @@ def reindex(
         for row in store.models():
             if embedding.row is not None and row.number != embedding.row.number:
                 counts["vectors of other models"] += store.drop_model(row.number)
+        embedding.look_for_others()
         for key in keys:
             compact.seal(store, key)
     cache.clear()

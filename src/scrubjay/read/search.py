@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scrubjay.index.partition import Partition, micros
-from scrubjay.model import RecallPolicy
+from scrubjay.model import RecallPolicy, State
 from scrubjay.ports import PartitionState, Snapshot
 from scrubjay.read.plan import Plan
 
@@ -53,8 +53,6 @@ def candidates(
     found: list[Candidate] = []
     for (state, partition), coverage in zip(view, words, strict=True):
         allowed = _allowed(snapshot, state, partition, plan)
-        if allowed is None:
-            continue
         found += _best(state, partition, coverage, allowed, plan, policy, k)
     found.sort(key=lambda c: (-c.score, -c.seq))
     return found[:k]
@@ -84,31 +82,40 @@ def _words(view: View, plan: Plan) -> list[NDArray[np.float32]]:
     return scores
 
 
+def _visible(partition: Partition, plan: Plan) -> NDArray[np.bool_] | None:
+    """Whose own relevance counts, as itself and as a neighbour; None for everyone's."""
+    if plan.criteria.states != (State.ACTIVE,):
+        return None
+    return partition.live(micros(plan.criteria.now))
+
+
 def _allowed(
     snapshot: Snapshot, state: PartitionState, partition: Partition, plan: Plan
 ) -> NDArray[np.bool_] | None:
-    """Which memories may be returned, bool (size,); None when there is none."""
+    """Which memories may be returned, bool (size,); None for every visible one."""
+    allowed = None
     if plan.narrowed:
         allowed = np.zeros(partition.size, np.bool_)
         allowed[np.array(snapshot.select(state, plan.criteria), np.int64)] = True
-    else:
-        allowed = partition.live(micros(plan.criteria.now))
     if plan.conditions:
+        if allowed is None:
+            allowed = _visible(partition, plan)
+        seqs = np.arange(1, partition.size) if allowed is None else np.flatnonzero(allowed)
         metadata = partition.metadata(snapshot, state)
         none: dict[str, object] = {}
         fits = np.zeros(partition.size, np.bool_)
-        for seq in np.flatnonzero(allowed).tolist():
+        for seq in seqs.tolist():
             found = metadata.get(seq, none)
             fits[seq] = all(condition.holds(found) for condition in plan.conditions)
         allowed = fits
-    return allowed if allowed.any() else None
+    return allowed
 
 
 def _best(
     state: PartitionState,
     partition: Partition,
     words: NDArray[np.float32],
-    allowed: NDArray[np.bool_],
+    allowed: NDArray[np.bool_] | None,
     plan: Plan,
     policy: RecallPolicy,
     k: int,
@@ -117,21 +124,56 @@ def _best(
     own, meaning = words, None
     if plan.vector is not None:
         meaning = _meaning(partition, plan)
-        share = np.float32(policy.vector_weight if len(plan.terms) else 1.0)
-        # A memory that has no vector yet is judged by its words alone, not held back.
-        own = np.where(partition.embedded, (1 - share) * words + share * meaning, words)
-    visible = allowed if plan.narrowed else partition.live(micros(plan.criteria.now))
-    relevance = _with_neighbours(partition, np.where(visible, own, np.float32(0)), policy)
-    score = relevance * _recency(partition, plan, policy)
-    score[~allowed] = 0
-    chosen = _top(score, k)
+        own = _fused(partition, words, meaning, plan, policy)
+    visible = _visible(partition, plan)
+    if visible is not None:
+        own = np.where(visible, own, np.float32(0))
+    relevance = _with_neighbours(partition, own, policy)
+    relevance[0] = 0
+    if visible is not None:
+        relevance *= visible
+    if allowed is not None:
+        relevance *= allowed
+    seqs = _promising(relevance, policy, k)
+    score = relevance[seqs] * _recency(partition, seqs, plan, policy)
+    chosen = seqs[np.lexsort((-seqs, -score))[:k]]
+    scores = dict(zip(seqs.tolist(), score.tolist(), strict=True))
     return [
         Candidate(
-            state, seq, float(relevance[seq]), float(score[seq]), float(words[seq]),
+            state, seq, float(relevance[seq]), scores[seq], float(words[seq]),
             float(meaning[seq]) if meaning is not None else 0.0,
         )
         for seq in chosen.tolist()
     ]  # fmt: skip
+
+
+def _fused(
+    partition: Partition,
+    words: NDArray[np.float32],
+    meaning: NDArray[np.float32],
+    plan: Plan,
+    policy: RecallPolicy,
+) -> NDArray[np.float32]:
+    """Words and meaning by their shares; what has no vector yet is judged by words alone."""
+    share = np.float32(policy.vector_weight if len(plan.terms) else 1.0)
+    own = meaning * share
+    own += words * (1 - share)
+    return own if partition.all_embedded else np.where(partition.embedded, own, words)
+
+
+def _promising(
+    relevance: NDArray[np.float32], policy: RecallPolicy, k: int
+) -> NDArray[np.int64]:
+    """The sequences among which the `k` best scores must be.
+
+    The score lowers relevance by at most the share of recency, so whatever lies further below
+    the k-th relevance than that cannot come before it.
+    """
+    border = np.float32(0)
+    if k < len(relevance):
+        border = np.partition(relevance, len(relevance) - k)[len(relevance) - k]
+        border *= np.float32(1 - policy.recency)
+    return np.flatnonzero((relevance >= border) & (relevance > 0))
 
 
 def _meaning(partition: Partition, plan: Plan) -> NDArray[np.float32]:
@@ -145,35 +187,28 @@ def _meaning(partition: Partition, plan: Plan) -> NDArray[np.float32]:
 def _with_neighbours(
     partition: Partition, own: NDArray[np.float32], policy: RecallPolicy
 ) -> NDArray[np.float32]:
-    before = np.float32(policy.before_weight) * own[partition.previous]
-    after = np.float32(policy.after_weight) * own[partition.following]
-    relevance: NDArray[np.float32] = 1 - (1 - own) * (1 - before) * (1 - after)
+    """The relevance of each memory: its own, with what its neighbours say for it."""
+    doubt = np.float32(1) - own
+    for neighbour, weight in (
+        (partition.previous, policy.before_weight),
+        (partition.following, policy.after_weight),
+    ):
+        part = own.take(neighbour)
+        part *= np.float32(-weight)
+        part += np.float32(1)
+        doubt *= part
+    relevance: NDArray[np.float32] = np.float32(1) - doubt
     return relevance
 
 
-def _recency(partition: Partition, plan: Plan, policy: RecallPolicy) -> NDArray[np.float32]:
-    """A factor from 1 - weight to 1 that halves its excess every half-life."""
+def _recency(
+    partition: Partition, seqs: NDArray[np.int64], plan: Plan, policy: RecallPolicy
+) -> NDArray[np.float32]:
+    """A factor from 1 - weight to 1 whose excess halves every half-life."""
     weight = np.float32(policy.recency)
-    if not weight:
-        return np.ones(partition.size, np.float32)
-    age = micros(plan.criteria.now) - partition.occurred
+    age = micros(plan.criteria.now) - partition.occurred[seqs]
     half_lives = np.maximum(age, 0).astype(np.float32) / np.float32(
         policy.half_life_days * 86_400_000_000
     )
     factor: NDArray[np.float32] = (1 - weight) + weight * np.exp2(-half_lives)
     return factor
-
-
-def _top(score: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """The sequences of the `k` highest scores above 0, best first, newest first among equals."""
-    if k < len(score):
-        chosen = np.argpartition(score, len(score) - k)[len(score) - k :]
-        # Of equals at the border the newest are taken, whatever order the partition left.
-        border = score[chosen].min()
-        above = np.flatnonzero(score > border)
-        equal = np.flatnonzero(score == border)
-        chosen = np.concatenate([above, equal[len(equal) - (k - len(above)) :]])
-    else:
-        chosen = np.arange(len(score))
-    chosen = chosen[score[chosen] > 0]
-    return chosen[np.lexsort((-chosen, -score[chosen]))]

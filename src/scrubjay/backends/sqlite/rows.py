@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -64,14 +63,16 @@ def id_bytes(value: str) -> bytes:
     '01890a5d'
     """
     try:
-        return uuid.UUID(value).bytes
+        found = bytes.fromhex(value.replace("-", ""))
     except ValueError:
         return b""
+    return found if len(found) == 16 else b""
 
 
 def id_text(value: bytes) -> str:
     """The text of an id's bytes."""
-    return str(uuid.UUID(bytes=value))
+    text = value.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def id_text_or_none(value: bytes | None) -> str | None:

@@ -1,0 +1,89 @@
+"""Bars for long work, on standard error and only where that is a terminal."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+_WORDS = {
+    "add": "adding",
+    "ask": "asking",
+    "embed": "embedding",
+    "jobs": "embedding",
+    "messages": "importing",
+    "pages": "copying",
+    "rows": "importing",
+    "vectors": "embedding",
+    "words": "indexing words",
+}
+
+
+class Bars:
+    """Called as `bars(done, total, what)`: one bar for each `what`, drawn from its first call.
+
+    May be called from any thread. The bars vanish at the end, so that the result stands alone.
+    """
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._shown = sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """Report that `done` of `total` are done."""
+        self._update(what, _WORDS.get(what, what), done, total)
+
+    def model(self, done: int, total: int, what: str) -> None:
+        """Report a step of the preparation of a model: one bar, whose words change."""
+        self._update("model", f"preparing the model: {what}", done, total)
+
+    def _update(self, key: str, words: str, done: int, total: int) -> None:
+        if not self._shown or total <= 0:
+            return
+        progress = self._start()
+        # Of a single step nothing is known until it is over: the bar then only shows life.
+        length = None if total == 1 and done == 0 else total
+        if key not in self._tasks:
+            self._tasks[key] = progress.add_task(words, total=length)
+        progress.update(self._tasks[key], description=words, completed=done, total=length)
+
+    def _start(self) -> Progress:
+        if self._progress is None:
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
+
+            self._progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._progress.start()
+        return self._progress

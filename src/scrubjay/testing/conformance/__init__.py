@@ -1,0 +1,1 @@
+"""What every backend must do, as tests by capability. See `scrubjay.testing` for how to use it."""
