@@ -189,28 +189,54 @@ def walk(command: Any, path: tuple[str, ...] = ("scrubjay",)) -> Iterator[tuple[
             yield from walk(child, (*path, name))
 
 
-def test_commands_are_documented() -> None:
+def section(command: str) -> str:
+    """What docs/cli.md says under a command's heading; "" without one."""
+    found = re.search(rf"^### `{command}`\n(.*?)(?=^##|\Z)", page("cli.md"), re.M | re.S)
+    return found[1] if found else ""
+
+
+def commands() -> list[tuple[str, Any]]:
     if command_line() is None:
         pytest.skip("there is no command line yet")
-    text = "".join(p.read_text("utf-8") for p in sorted(DOCS.rglob("*.md")))
-    unknown = [path for path, command in walk(command_line()) if path not in text]
+    return list(walk(command_line()))
+
+
+def test_commands_are_documented() -> None:
+    unknown = [
+        path
+        for path, _ in commands()[1:]
+        if not section(path) and f"`{path}`" not in page("cli.md")
+    ]
     assert not unknown, f"docs/cli.md does not mention {unknown}"
 
 
 def test_options_are_documented() -> None:
-    if command_line() is None:
-        pytest.skip("there is no command line yet")
-    spans = code("".join(p.read_text("utf-8") for p in sorted(DOCS.rglob("*.md"))))
-    known = {option for span in spans for option in re.findall(r"--[\w-]+", span)}
-    unknown = sorted(
-        f"{path} {option}"
-        for path, command in walk(command_line())
-        for parameter in command.params
-        if not getattr(parameter, "hidden", False)
-        for option in parameter.opts
-        if option.startswith("--") and option not in known
-    )
+    """Under the command's own heading, or, for those that many have, before the commands."""
+    common = page("cli.md").split("### `scrubjay", 1)[0]
+    unknown = []
+    for path, command in commands():
+        known = set(re.findall(r"--[\w-]+", common + section(path)))
+        unknown += [
+            f"{path} {option}"
+            for parameter in command.params
+            if not getattr(parameter, "hidden", False)
+            for option in (*parameter.opts, *parameter.secondary_opts)
+            if option.startswith("--") and option not in known
+        ]
     assert not unknown, f"docs/cli.md does not mention {unknown}"
+
+
+def test_documented_commands_exist() -> None:
+    there = {path for path, _ in commands()}
+    for path in PAGES:
+        text = path.read_text("utf-8")
+        spans = code(text) | {line for body in blocks(path, "sh") for line in body.splitlines()}
+        for span in spans:
+            words = re.match(r"(?:\w+=\S+ )*(scrubjay(?: [a-z]+)*)", span)
+            if words and " " in words[1]:
+                named = words[1].split()
+                known = [" ".join(named[:n]) in there for n in range(2, min(len(named), 3) + 1)]
+                assert any(known), f"{path.name} names `{span}`, which does not exist"
 
 
 # -- the pages themselves ----------------------------------------------------------------------
@@ -270,11 +296,8 @@ def shape(path: Path) -> list[str]:
     """A page's skeleton: heading levels, code blocks by language, rows of tables, list items."""
     text = path.read_text("utf-8")
     skeleton = FENCE.sub(lambda m: f"```{m[1]}\n", text)
-    found = []
-    for line in skeleton.splitlines():
-        if match := re.match(r"(#+) |(```\w*)|(\|)|(- )", line):
-            found.append(match[0].strip())
-    return found
+    marks = (re.match(r"#+ |```\w*|\||- ", line) for line in skeleton.splitlines())
+    return [mark[0].strip() for mark in marks if mark]
 
 
 def test_readmes_have_one_structure() -> None:

@@ -79,6 +79,13 @@ def check_query(value: object) -> str:
     return text
 
 
+def check_path(value: object) -> Path:
+    """A file's path. Raises `InvalidInput` for what is none."""
+    if not isinstance(value, (str, Path)) or not str(value).strip() or "\x00" in str(value):
+        raise InvalidInput(f"a file is named by a string or a Path, not {masked(value)}")
+    return Path(value).expanduser()
+
+
 class Keeper:
     """The parts, and the verbs over all of them."""
 
@@ -115,7 +122,7 @@ class Keeper:
         keys = self._parts.store.subject_partitions(scope)
         if agent_id is not None:
             keys = [key for key in keys if key.owner in ("", agent_id)]
-        return archive.export(self._parts.store, keys, Path(path), self._parts.clock())
+        return archive.export(self._parts.store, keys, check_path(path), self._parts.clock())
 
     def import_(
         self,
@@ -137,7 +144,7 @@ class Keeper:
         scope = self._scope(principal, user_id, device_id)
         authorise(principal, Right.WRITE, scope)
         counts = archive.import_(
-            parts.store, scope, Path(path), progress, embed=parts.embedding.configured
+            parts.store, scope, check_path(path), progress, embed=parts.embedding.configured
         )
         parts.background.wake()
         return counts
@@ -147,7 +154,7 @@ class Keeper:
     ) -> Path:
         """Write a consistent copy of the whole store to a file, while it is in use."""
         authorise(principal, Right.ADMIN, Scope(user_id="*", tenant=self._parts.tenant))
-        target = Path(path)
+        target = check_path(path)
         if target.exists():
             raise InvalidInput(f"{target} exists; name a new file for the backup")
         report = None if progress is None else lambda done, all_: progress(done, all_, "pages")
@@ -161,7 +168,7 @@ class Keeper:
         out. Raises `StoreDamaged`, with nothing changed, when the file is no sound backup.
         """
         authorise(principal, Right.ADMIN, Scope(user_id="*", tenant=self._parts.tenant))
-        source = Path(path)
+        source = check_path(path)
         if not source.is_file():
             raise InvalidInput(f"there is no file {source}; name one that `backup` wrote")
         left_out = self._parts.store.restore(str(source), without)
@@ -211,6 +218,8 @@ class Keeper:
 
     def flush(self, timeout_s: float | None = None, *, progress: Progress | None = None) -> bool:
         """Wait for the background work. False at the timeout, or if jobs wait for a retry."""
+        if timeout_s is not None and not isinstance(timeout_s, (int, float)):
+            raise InvalidInput(f"timeout_s is a number of seconds, not {masked(timeout_s)}")
         return self._parts.background.flush(timeout_s, progress)
 
     def close(self) -> None:

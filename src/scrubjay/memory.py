@@ -28,6 +28,7 @@ from scrubjay.model import (
     Receipt,
     Result,
     Right,
+    Scope,
     SourceClass,
     State,
     Version,
@@ -44,7 +45,6 @@ from scrubjay.read.plan import make_plan
 from scrubjay.read.search import candidates
 from scrubjay.text.instants import read_time
 from scrubjay.text.instants import zone as named_zone
-from scrubjay.text.normal import clean
 from scrubjay.text.tokens import estimate
 from scrubjay.write import prepare
 from scrubjay.write.episode import Writing
@@ -180,8 +180,8 @@ class MemoryCore(Keeper):
         entries, _, _ = prepare([{"role": old.role.value, "content": content}], writing)
         if len(entries[0].episodes) != 1:
             raise InvalidInput("the new content is too long for one memory; `add` splits long text")
-        embed = parts.embedding.configured
-        record = parts.store.supersede(keys, old.id, entries[0], clean(reason)[0], embed=embed)
+        said, embed = options.text("reason", reason), parts.embedding.configured
+        record = parts.store.supersede(keys, old.id, entries[0], said, embed=embed)
         parts.background.wake()
         return record
 
@@ -199,9 +199,12 @@ class MemoryCore(Keeper):
         The same as `forget(memory_id=…)`. Raises `NotFound`.
         """
         return self.forget(
-            memory_id=memory_id, user_id=user_id, device_id=device_id, agent_id=agent_id,
+            memory_id=check_memory_id(memory_id),
+            user_id=user_id,
+            device_id=device_id,
+            agent_id=agent_id,
             principal=principal,
-        )  # fmt: skip
+        )
 
     def forget(
         self,
@@ -218,8 +221,9 @@ class MemoryCore(Keeper):
         """Erase for good: one memory, a session, a turn, what is older, or all of a user.
 
         With the user alone, everything of that user goes, the private memories of every agent
-        included. The result counts what went and what a probe then found. Raises
-        `ScopeRequired` without a user or device, and `NotFound`.
+        included; with an agent as well, what is private to that agent. The result counts what
+        went and what a probe then found. Raises `ScopeRequired` without a user or device, and
+        `NotFound`.
         """
         parts = self._parts
         scope = self._scope(principal, user_id, device_id, agent_id)
@@ -235,11 +239,17 @@ class MemoryCore(Keeper):
             before=None if before is None else read_time("before", before, parts.zone)[0],
         )
         keys = parts.store.subject_partitions(scope)
-        if agent_id is not None and target.whole:
-            keys = [key for key in keys if key.owner == agent_id]
-        if memory_id is not None:
-            keys = [*keys, *visible_partitions(scope)[-1:]]
+        if agent_id is not None:
+            own = (agent_id,) if target.whole else ("", agent_id)
+            keys = [key for key in keys if key.owner in own]
+        if target.memory_id is not None and self._is_common(target.memory_id, scope):
+            authorise(principal, Right.ADMIN, scope)
+            keys = [*visible_partitions(scope)[-1:]]
         return forget(parts.store, parts.cache, parts.embedding, keys, target)
+
+    def _is_common(self, memory_id: str, scope: Scope) -> bool:
+        with self._parts.store.snapshot() as snapshot:
+            return snapshot.locate(visible_partitions(scope)[-1:], memory_id) is not None
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -339,6 +349,8 @@ class MemoryCore(Keeper):
         `search`. Raises what `search` raises.
         """
         options.whole_number("max_tokens", max_tokens, 1, 1_000_000)
+        if not callable(count_tokens):
+            raise InvalidInput("count_tokens is a function from text to a count")
         if format not in FORMATS:
             raise InvalidInput(f"format is one of {', '.join(FORMATS)}, not {masked(format)}")
         if language not in (None, "en", "zh"):

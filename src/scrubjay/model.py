@@ -160,11 +160,14 @@ class Scope(Value):
 
 @dataclass(frozen=True, slots=True)
 class Principal(Value):
-    """Who asks, and with which rights. In the library it is the owner unless given."""
+    """Who asks, and with which rights. In the library it is the owner unless given.
+
+    `tenant` is the only one it may act in; None, as the owner has it, is the memory's own.
+    """
 
     name: str = "owner"
     rights: frozenset[Right] = frozenset(Right)
-    tenant: str = "default"
+    tenant: str | None = None
 
 
 OWNER = Principal()

@@ -61,6 +61,13 @@ def _assemble(
     progress: Progress | None,
 ) -> Parts:
     chosen = settings_module.load() if settings is None else settings
+    if not isinstance(chosen, Settings):
+        raise InvalidInput(f"settings is a Settings, not {type(chosen).__name__}")
+    if not isinstance(embedder, (str, Embedder, type(None))):
+        raise InvalidInput(
+            f"embedder is a name or has model_id, dimension, embed and close, as "
+            f"{type(embedder).__name__} has not"
+        )
     if isinstance(embedder, str):
         chosen = chosen.model_copy(update={"embedder": embedder})
         embedder = None

@@ -65,7 +65,9 @@ def make_scope(
 
 def authorise(principal: Principal, right: Right, scope: Scope) -> None:
     """Let the call pass, or raise `NotPermitted`."""
-    if principal.tenant != scope.tenant:
+    if not isinstance(principal, Principal):
+        raise InvalidInput(f"principal is a Principal, not {type(principal).__name__}")
+    if principal.tenant not in (None, scope.tenant):
         raise NotPermitted(f"{principal.name!r} belongs to another tenant")
     if right not in principal.rights:
         raise NotPermitted(f"{principal.name!r} lacks the right {right.value!r} this call needs")

@@ -113,7 +113,8 @@ class Partition:
         """Make this the index of what `snapshot` sees."""
         if state.generation == self.generation:
             return
-        if state.epoch != self._epoch:
+        changed = state.epoch != self._epoch
+        if changed:
             self._reload(snapshot, state)
         self._grow(state.next_seq)
         for row in snapshot.tail_words(state, self._words_tail.last_seq):
@@ -123,6 +124,8 @@ class Partition:
         if vectors:
             self._vectors_tail.append(vectors)
             self._embedded[[row[1] for row in vectors]] = True
+        if changed:  # after the tail, whose rows may be superseded as well
+            self._live[snapshot.hidden(state)] = False
         self._expiries = snapshot.expiries(state)
         self.generation, self._epoch = state.generation, state.epoch
         self._measure()
@@ -143,9 +146,6 @@ class Partition:
         self._words_tail, self._vectors_tail = _WordsTail(), _VectorsTail()
         self._metadata, self._metadata_upto = {}, -1
         self._read_columns(state.next_seq)
-        hidden = snapshot.hidden(state)
-        if hidden:
-            self._live[np.array(hidden, np.int64)] = False
 
     def _read_columns(self, size: int) -> None:
         self.size = size

@@ -107,8 +107,6 @@ def import_(
     by the next one, since what is there is skipped.
     """
     archive = _read(path, scope)
-    if any(key.subject == "common:" for key, _ in archive.turns):
-        raise ImportFailed(f"{path} holds common knowledge, which is not a user's to import")
     archive = _renamed(store, archive, scope)
     secret = store.secret()
     total = len(archive.turns) + len(archive.memories)
@@ -225,7 +223,10 @@ def _take(
         if kind == "turn":
             archive.turns.append(_turn(line, scope))
         else:
-            archive.memories.append(_record(line, scope))
+            record = _record(line, scope)
+            if partition_of(record).subject != scope.subject:
+                raise ValueError("common knowledge")
+            archive.memories.append(record)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise ImportFailed(
             f"line {number}: {type(exc).__name__} in a {kind}; nothing was imported"

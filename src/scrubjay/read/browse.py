@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from scrubjay.ports import Criteria, PartitionState, Snapshot
 from scrubjay.read.filters import Condition
 
 MAX_PAGE = 10_000
+_CURSOR = re.compile(r"[0-9]{1,3}\.[0-9]{1,18}")
 
 
 def page(
@@ -50,7 +52,7 @@ def _read_cursor(cursor: str | None) -> tuple[int, int]:
     if cursor is None:
         return -1, 0
     rank, _, seq = str(cursor).partition(".")
-    if not (isinstance(cursor, str) and rank.isdecimal() and seq.isdecimal()):
+    if not (isinstance(cursor, str) and _CURSOR.fullmatch(cursor)):
         raise InvalidInput(
             f"the cursor {masked(cursor)} is not one that `list` gave; leave it out to begin anew"
         )
@@ -76,7 +78,7 @@ def one(snapshot: Snapshot, keys: Sequence[PartitionKey], memory_id: str) -> Mem
     record = snapshot.locate(keys, memory_id)
     if record is None:
         raise NotFound(
-            f"no memory {memory_id[:40]!r} in this scope; `list` shows the ids that there are"
+            f"no memory {masked(memory_id)} in this scope; `list` shows the ids that there are"
         )
     return record
 

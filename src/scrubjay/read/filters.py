@@ -75,7 +75,8 @@ def _times(a: datetime | date, b: Any) -> tuple[Any, Any] | None:
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def holds(a: Any, b: Any) -> bool:
         pair = _comparable(a, b)
-        return pair is not None and compare(*pair)
+        has_order = pair is not None and isinstance(pair[0], (int, float, str, datetime))
+        return pair is not None and has_order and compare(*pair)
 
     return holds
 

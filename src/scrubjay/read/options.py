@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from scrubjay.errors import InvalidInput, masked
 from scrubjay.model import Kind, RecallPolicy, Scope, State, Tier
 from scrubjay.ports import Criteria
 from scrubjay.text.instants import read_time
+from scrubjay.text.normal import clean
 
 MAX_TOP_K = 1_000
 MAX_QUERY_CHARS = 20_000
@@ -31,6 +32,13 @@ def whole_number(name: str, value: object, low: int, high: int) -> int:
     if not low <= value <= high:
         raise InvalidInput(f"{name} is {value}; it lies between {low} and {high}")
     return value
+
+
+def text(name: str, value: object) -> str:
+    """A clean string. Raises `InvalidInput`."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name} is a string, not {type(value).__name__}")
+    return clean(value)[0]
 
 
 def fraction(name: str, value: object) -> float:
@@ -116,22 +124,27 @@ def make_criteria(
 
 
 def make_policy(base: RecallPolicy, given: object) -> RecallPolicy:
-    """The policy of one call: a whole one, or names and numbers to change."""
+    """The policy of one call: a whole one, or names and numbers to change. All are checked."""
     if given is None:
         return base
     if isinstance(given, RecallPolicy):
-        return given
-    if not isinstance(given, dict):
+        given = {f.name: getattr(given, f.name) for f in fields(RecallPolicy)}
+    if not isinstance(given, Mapping):
         raise InvalidInput(f"policy is a RecallPolicy or a dict, not {type(given).__name__}")
     known = {f.name for f in fields(RecallPolicy)}
+    numbers: dict[str, Any] = {}
     for name, value in given.items():
         if name not in known:
-            raise InvalidInput(
-                f"the policy has no {masked(name)}; it has {', '.join(sorted(known))}"
-            )
-        if name not in ("top_k", "half_life_days"):
-            fraction(name, value)
-        elif isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-            raise InvalidInput(f"the policy's {name} is above 0, not {masked(value)}")
-    numbers = {k: int(v) if k == "top_k" else float(v) for k, v in given.items()}
-    return replace(base, **numbers)  # type: ignore[arg-type]
+            names = ", ".join(sorted(known))
+            raise InvalidInput(f"the policy has no {masked(name)}; it has {names}")
+        if name == "top_k":
+            whole = int(value) if isinstance(value, float) and value.is_integer() else value
+            numbers[name] = whole_number(name, whole, 1, MAX_TOP_K)
+        elif name == "half_life_days":
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not (is_number and 0 < value < 1e6):
+                raise InvalidInput(f"half_life_days is a number of days, not {masked(value)}")
+            numbers[name] = float(value)
+        else:
+            numbers[name] = fraction(name, value)
+    return replace(base, **numbers)

@@ -161,9 +161,7 @@ def _fused(
     return own if partition.all_embedded else np.where(partition.embedded, own, words)
 
 
-def _promising(
-    relevance: NDArray[np.float32], policy: RecallPolicy, k: int
-) -> NDArray[np.int64]:
+def _promising(relevance: NDArray[np.float32], policy: RecallPolicy, k: int) -> NDArray[np.int64]:
     """The sequences among which the `k` best scores must be.
 
     The score lowers relevance by at most the share of recency, so whatever lies further below

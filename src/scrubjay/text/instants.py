@@ -11,7 +11,7 @@ import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from scrubjay.errors import InvalidInput
+from scrubjay.errors import InvalidInput, masked
 
 _SLASHED = re.compile(r"^(\d{4})/(\d{1,2})/(\d{1,2})(.*)$")
 _EARLIEST = datetime(1, 1, 3, tzinfo=UTC)
@@ -28,8 +28,8 @@ def zone(name: str) -> tzinfo:
     """
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as exc:
-        raise InvalidInput(f"no time zone {name[:60]!r}; use a name like Europe/Paris") from exc
+    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError, AttributeError) as exc:
+        raise InvalidInput(f"no time zone {masked(name)}; use a name like Europe/Paris") from exc
 
 
 def read_time(name: str, value: object, default_zone: tzinfo) -> tuple[datetime, str | None]:
@@ -43,7 +43,7 @@ def read_time(name: str, value: object, default_zone: tzinfo) -> tuple[datetime,
     try:
         found = _parse(value)
     except (ValueError, OverflowError, TypeError) as exc:
-        raise InvalidInput(f"{name} {str(value)[:40]!r} is not a time; write {_FORMS}") from exc
+        raise InvalidInput(f"{name} {masked(value)} is not a time; write {_FORMS}") from exc
     note = None
     if found.tzinfo is None:
         note = f"{name} had no zone and was read in {default_zone}"
@@ -53,7 +53,7 @@ def read_time(name: str, value: object, default_zone: tzinfo) -> tuple[datetime,
     except OverflowError:
         found = _LATEST
     if not _EARLIEST <= found < _LATEST:
-        raise InvalidInput(f"{name} {str(value)[:40]!r} lies outside the years 1 to 9999")
+        raise InvalidInput(f"{name} {masked(value)} lies outside the years 1 to 9999")
     return found, note
 
 

@@ -18,6 +18,7 @@ from scrubjay.text.normal import clean
 
 MAX_BYTES = 65_536
 _MAX_DEPTH = 16
+_MAX_BITS = 1024
 
 
 def check(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -45,7 +46,9 @@ def check(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _key(key: object) -> str:
     if not isinstance(key, str) or not key:
-        raise InvalidInput(f"a metadata key is a string with at least one character, not {key!r}")
+        raise InvalidInput(
+            f"a metadata key is a string with at least one character, not {masked(key)}"
+        )
     if key.startswith("$"):
         raise InvalidInput(f"the metadata key {masked(key)} begins with $, which is reserved")
     return clean(key)[0]
@@ -59,6 +62,8 @@ def _checked(value: Any, path: str, depth: int) -> Any:
     if value is None or isinstance(value, (bool, datetime, date)):
         return value
     if isinstance(value, int):
+        if value.bit_length() > _MAX_BITS:
+            raise InvalidInput(f"metadata {masked(path)} is an integer of over {_MAX_BITS} bits")
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):

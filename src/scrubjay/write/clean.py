@@ -87,8 +87,10 @@ def _content(item: Mapping[str, Any], where: str) -> str:
     if content is None and not item.get("tool_calls"):
         raise InvalidInput(f"{where} has no content; a message is {{'role': …, 'content': …}}")
     parts = [] if content is None else _parts(content, where)
-    for call in item.get("tool_calls") or ():
-        parts.append(_tool_call(call, where))
+    calls = item.get("tool_calls") or ()
+    if not isinstance(calls, Sequence) or isinstance(calls, (str, bytes)):
+        raise InvalidInput(f"{where}: tool_calls is a list, not {type(calls).__name__}")
+    parts += [_tool_call(call, where) for call in calls]
     return "\n".join(parts)
 
 
@@ -118,7 +120,10 @@ def _tool_call(call: object, where: str) -> str:
         raise InvalidInput(f"{where}: a tool call is {{'function': {{'name', 'arguments'}}}}")
     arguments = function.get("arguments", "")
     if not isinstance(arguments, str):
-        arguments = json.dumps(arguments, ensure_ascii=False, default=str)
+        try:
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise InvalidInput(f"{where}: a tool call's arguments are text or plain JSON") from exc
     return f"{function['name']}({arguments})"
 
 

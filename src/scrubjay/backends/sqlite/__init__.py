@@ -19,7 +19,7 @@ from scrubjay import errors
 from scrubjay.backends.sqlite import backup, erase, jobs, journal, segments
 from scrubjay.backends.sqlite.checks import check
 from scrubjay.backends.sqlite.connection import Database, translated
-from scrubjay.backends.sqlite.migrate import migrate
+from scrubjay.backends.sqlite.migrate import migrate, refuse_strangers
 from scrubjay.backends.sqlite.queries import query
 from scrubjay.backends.sqlite.rows import Rows, id_bytes
 from scrubjay.backends.sqlite.snapshot import SqliteSnapshot
@@ -53,6 +53,8 @@ class SqliteStore:
     ) -> None:
         self.path = directory / FILE_NAME
         _make_directory(directory)
+        with translated(self.path):
+            refuse_strangers(self.path)
         self._rows = Rows(codec)
         self._db = Database(self.path, synchronous=synchronous, timeout_s=write_timeout_s)
         with translated(self.path):
@@ -115,7 +117,7 @@ class SqliteStore:
                 turns,
                 memories,
                 embed=embed,
-                forgotten_at=erase.forgotten_at(c, self._secret, partition),
+                forgotten_at=erase.forgotten_at(c, partition),
             )
         )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from scrubjay.backends.sqlite.checks import check
 from scrubjay.backends.sqlite.connection import Database
 from scrubjay.backends.sqlite.erase import forget_again, forgotten
-from scrubjay.backends.sqlite.migrate import APPLICATION_ID, migrate
+from scrubjay.backends.sqlite.migrate import migrate, refuse_strangers
 from scrubjay.backends.sqlite.rows import Rows
 from scrubjay.errors import StoreDamaged
 from scrubjay.ports import RewriteSegment
@@ -37,32 +37,56 @@ def backup(
 
 
 def restore(database: Database, rows: Rows, source: str, rewrite: RewriteSegment) -> int:
-    """See `Store.restore`."""
-    copy = sqlite3.connect(f"file:{Path(source).absolute()}?mode=ro", uri=True)
+    """See `Store.restore`.
+
+    Everything is done to a copy beside the store: its schema brought up to date, what was
+    forgotten since forgotten again, its numbers moved past those that readers have in RAM. The
+    finished copy then takes the store's place in one transaction.
+    """
+    copy = Path(f"{database.path}.restoring")
+    copy.unlink(missing_ok=True)
     try:
-        if copy.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            raise StoreDamaged(f"{source} is no backup of a Scrubjay store; nothing was changed")
-        problems = check(copy)
-        if problems:
-            raise StoreDamaged(f"{source} is damaged ({problems[0]}); nothing was changed")
-        with database.read() as present:
-            known = forgotten(present)
-            numbers = _numbers(present)
+        left_out = _prepare(copy, database, rows, source, rewrite)
+        finished = sqlite3.connect(copy)
         target = database.connect()
         try:
-            copy.backup(target, pages=-1)
-            migrate(target)
+            finished.backup(target, pages=-1)
         finally:
             target.close()
+            finished.close()
     finally:
-        copy.close()
+        copy.unlink(missing_ok=True)
+    return left_out
 
-    def settle(connection: sqlite3.Connection) -> int:
+
+def _prepare(
+    copy: Path, database: Database, rows: Rows, source: str, rewrite: RewriteSegment
+) -> int:
+    refuse_strangers(Path(source))
+    original = sqlite3.connect(f"{Path(source).absolute().as_uri()}?mode=ro", uri=True)
+    connection = sqlite3.connect(copy, isolation_level=None)
+    try:
+        original.backup(connection, pages=-1)
+        problems = check(connection)
+        if problems:
+            raise StoreDamaged(f"{source} is damaged ({problems[0]}); nothing was changed")
+        migrate(connection)
+        connection.execute("PRAGMA secure_delete = ON")
+        with database.read() as present:
+            known, numbers = forgotten(present), _numbers(present)
+        connection.execute("BEGIN")
         _move_past(connection, numbers)
         secret = connection.execute("SELECT value FROM meta WHERE key = 'secret'").fetchone()[0]
-        return forget_again(connection, rows, secret, known, rewrite)
+        left_out = forget_again(connection, rows, secret, known, rewrite)
+        connection.execute("COMMIT")
+    finally:
+        connection.close()
+        original.close()
+    return left_out
 
-    return database.write(settle)
+
+_MARGIN = 1_000_000
+"""More changes than can happen between reading the numbers and taking the store's place."""
 
 
 def _numbers(connection: sqlite3.Connection) -> tuple[dict[str, int], int, int]:
@@ -78,9 +102,14 @@ def _move_past(connection: sqlite3.Connection, numbers: tuple[dict[str, int], in
     given, generation, epoch = numbers
     for name, seq in given.items():
         connection.execute(
-            "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?", (seq, name)
+            "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?", (seq + _MARGIN, name)
+        )
+        connection.execute(
+            "INSERT INTO sqlite_sequence (name, seq) SELECT ?1, ?2"
+            " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = ?1)",
+            (name, seq + _MARGIN),
         )
     connection.execute(
         "UPDATE partitions SET generation = generation + ?, epoch = epoch + ?",
-        (generation + 1, epoch + 1),
+        (generation + _MARGIN, epoch + _MARGIN),
     )

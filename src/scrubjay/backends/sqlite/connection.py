@@ -132,7 +132,7 @@ class Database:
         call = _Call(work)
         self._queue.append(call)
         with self._lock:
-            if not call.done:
+            while not call.done:
                 with self._as_errors_of(call):
                     self._run([self._queue.popleft() for _ in range(self._take())])
         if call.error is not None:
@@ -149,7 +149,7 @@ class Database:
         try:
             yield
         except BaseException:
-            if not call.done:
+            while not call.done:
                 with contextlib.suppress(ValueError):
                     self._queue.remove(call)
             raise

@@ -13,17 +13,21 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from scrubjay.backends.sqlite.journal import find_partition, locate
+from scrubjay.backends.sqlite.journal import (
+    NO_PARTITION,
+    find_partition,
+    locate,
+    partition_mark,
+)
 from scrubjay.backends.sqlite.queries import query
 from scrubjay.backends.sqlite.rows import Rows, id_bytes, id_text, micros
-from scrubjay.errors import NotFound
+from scrubjay.errors import NotFound, masked
 from scrubjay.model import Erasure, PartitionKey
 from scrubjay.ports import RewriteSegment, Target
 
 ERASED = "\N{FULL BLOCK}"
 """Stands in a turn for each character that was forgotten."""
 
-_NO_PARTITION = 0
 _BY_PARTITION = (
     "sources", "edges", "words", "vectors", "segments", "jobs", "requests", "tombstones",
     "memories", "turns",
@@ -46,6 +50,13 @@ class _Erasing:
         if gone:
             self.counts[table] = self.counts.get(table, 0) + gone
 
+    def bury(self, origin: bytes, digest: bytes = b"", *, pid: int | None = None) -> None:
+        """Leave a tombstone, so that nothing older brings the origin back."""
+        self.connection.execute(
+            query("insert_tombstone"),
+            (self.pid if pid is None else pid, origin, digest, time.time_ns() // 1000),
+        )
+
 
 def erase(
     connection: sqlite3.Connection,
@@ -67,36 +78,23 @@ def erase(
             continue
         work = _Erasing(connection, rows, partition.pid, key, counts)
         if target.whole:
-            memory_ids += _erase_partition(work)
-            mark = _partition_mark(secret, key)
-            connection.execute(query("insert_tombstone"), (_NO_PARTITION, mark, b"", _now()))
+            memory_ids += _erase_partition(work, partition.next_seq)
             continue
         seqs, tids = _selected(work, target)
         found = found or bool(tids)
         memory_ids += _erase_memories(work, secret, seqs, rewrite)
         _erase_turns(work, tids)
     if not found:
-        raise NotFound(f"no turn {str(target.turn_id)[:40]!r} in this scope")
+        raise NotFound(f"no turn {masked(target.turn_id)} in this scope")
     return Erasure(target=_named(target), counts=counts, memory_ids=tuple(memory_ids))
 
 
-def _now() -> int:
-    return time.time_ns() // 1000
-
-
-def _partition_mark(secret: bytes, key: PartitionKey) -> bytes:
-    """What stays of a partition that was forgotten whole: nothing that names its user."""
-    name = "\x00".join((key.tenant, key.subject, key.owner))
-    return hmac.digest(secret, name.encode("utf-8"), "sha256")
-
-
-def forgotten_at(connection: sqlite3.Connection, secret: bytes, key: PartitionKey) -> int | None:
+def forgotten_at(connection: sqlite3.Connection, key: PartitionKey) -> int | None:
     """When a partition was last forgotten whole, in microseconds; None if never."""
     row = connection.execute(
-        "SELECT forgotten_at FROM tombstones WHERE pid = ? AND origin = ?",
-        (_NO_PARTITION, _partition_mark(secret, key)),
+        query("find_tombstone"), (NO_PARTITION, partition_mark(connection, key))
     ).fetchone()
-    return None if row is None else int(row[0])
+    return None if row is None else int(row[1])
 
 
 def _named(target: Target) -> str:
@@ -111,7 +109,7 @@ def _named(target: Target) -> str:
     return f"before {target.before.isoformat() if target.before else ''}"
 
 
-def _erase_partition(work: _Erasing) -> list[str]:
+def _erase_partition(work: _Erasing, next_seq: int) -> list[str]:
     ids = [
         id_text(row[0])
         for row in work.connection.execute("SELECT id FROM memories WHERE pid = ?", (work.pid,))
@@ -119,18 +117,15 @@ def _erase_partition(work: _Erasing) -> list[str]:
     for table in _BY_PARTITION:
         work.run(table, f"DELETE FROM {table} WHERE pid = ?", (work.pid,))
     work.run("partitions", "DELETE FROM partitions WHERE pid = ?", (work.pid,))
+    mark = partition_mark(work.connection, work.key)
+    work.bury(mark, next_seq.to_bytes(8, "big"), pid=NO_PARTITION)
     return ids
 
 
 def _selected(work: _Erasing, target: Target) -> tuple[set[int], set[int]]:
-    """The sequences and the turns that a target names.
-
-    A memory said in several turns is erased with a session or a turn only when no source is
-    left outside; otherwise it loses just that source.
-    """
-    execute = work.connection.execute
+    """The sequences and the turns that a target names."""
     if target.memory_id is not None:
-        return _chain(work, target.memory_id), set()
+        return _chains(work, {id_bytes(target.memory_id)}), set()
     if target.session_id is not None:
         where, value = "session_id = ?", target.session_id
     elif target.turn_id is not None:
@@ -138,26 +133,38 @@ def _selected(work: _Erasing, target: Target) -> tuple[set[int], set[int]]:
     else:
         assert target.before is not None
         where, value = "occurred_at < ?", micros(target.before)  # type: ignore[assignment]
-    tids = {
-        r[0] for r in execute(f"SELECT tid FROM turns WHERE pid = ? AND {where}", (work.pid, value))
-    }
-    touched = set()
+    rows = work.connection.execute(
+        f"SELECT tid FROM turns WHERE pid = ? AND {where}", (work.pid, value)
+    )
+    tids = {row[0] for row in rows}
+    return _orphaned(work, tids), tids
+
+
+def _orphaned(work: _Erasing, tids: set[int]) -> set[int]:
+    """Take turns away as sources; the memories, with all their versions, that have none left.
+
+    A memory that was also said elsewhere stays, and now counts from where it was first said
+    of what is left.
+    """
+    execute = work.connection.execute
+    touched: set[int] = set()
     for tid in tids:
         touched |= {r[0] for r in execute("SELECT seq FROM sources WHERE tid = ?", (tid,))}
         work.run("sources", "DELETE FROM sources WHERE tid = ?", (tid,))
-    orphans = {
-        seq
-        for seq in touched
-        if execute("SELECT 1 FROM sources WHERE pid = ? AND seq = ?", (work.pid, seq)).fetchone()
-        is None
-    }
-    return orphans, tids
+    orphans: set[bytes] = set()
+    for seq in touched:
+        if execute(query("first_source"), (work.pid, seq)).fetchone() is None:
+            row = execute("SELECT id FROM memories WHERE pid = ? AND seq = ?", (work.pid, seq))
+            orphans.add(row.fetchone()[0])
+        else:
+            execute(query("move_to_first_source"), (work.pid, seq))
+    return _chains(work, orphans)
 
 
-def _chain(work: _Erasing, memory_id: str) -> set[int]:
-    """A memory with all its versions: an older one must not outlive a newer."""
+def _chains(work: _Erasing, ids: set[bytes]) -> set[int]:
+    """Memories with all their versions: an older one must not outlive a newer."""
     seqs: set[int] = set()
-    waiting = [id_bytes(memory_id)]
+    waiting = list(ids)
     while waiting:
         row = work.connection.execute(
             "SELECT seq, supersedes, superseded_by FROM memories WHERE pid = ? AND id = ?",
@@ -182,8 +189,7 @@ def _erase_memories(
             "SELECT id, content_hash FROM memories WHERE pid = ? AND seq = ?", (work.pid, seq)
         ).fetchone()
         ids.append(id_text(row[0]))
-        digest = hmac.digest(secret, row[1], "sha256")[:16]
-        execute(query("insert_tombstone"), (work.pid, row[0], digest, _now()))
+        work.bury(row[0], hmac.digest(secret, row[1], "sha256")[:16])
         _overwrite_spans(work, seq)
         for table in ("sources", "edges", "words", "vectors", "memories"):
             work.run(table, f"DELETE FROM {table} WHERE pid = ? AND seq = ?", (work.pid, seq))
@@ -192,13 +198,7 @@ def _erase_memories(
     _prune_jobs(work, seqs)
     _prune_requests(work, set(ids))
     execute(query("change_partition"), (work.pid,))
-    execute(
-        "UPDATE partitions SET"
-        " tail_words = (SELECT count(*) FROM words w WHERE w.pid = partitions.pid),"
-        " tail_vectors = (SELECT count(*) FROM vectors v WHERE v.pid = partitions.pid"
-        " AND v.sealed = 0) WHERE pid = ?",
-        (work.pid,),
-    )
+    execute(query("recount_tails"), (work.pid,))
     return ids
 
 
@@ -209,8 +209,8 @@ def _overwrite_spans(work: _Erasing, seq: int) -> None:
         "SELECT tid, start, stop FROM sources WHERE pid = ? AND seq = ?", (work.pid, seq)
     ).fetchall()
     for tid, start, stop in spans:
-        row = execute("SELECT content FROM turns WHERE tid = ?", (tid,)).fetchone()
-        text = work.rows.open_text(row[0], work.key, "content")
+        row = execute("SELECT id, content FROM turns WHERE tid = ?", (tid,)).fetchone()
+        text = work.rows.open_text(row[1], work.key, "content")
         text = text[:start] + ERASED * (min(stop, len(text)) - start) + text[stop:]
         others = execute(
             "SELECT 1 FROM sources WHERE tid = ? AND (seq <> ? OR pid <> ?)", (tid, seq, work.pid)
@@ -218,6 +218,7 @@ def _overwrite_spans(work: _Erasing, seq: int) -> None:
         if others is None and not text.replace(ERASED, "").strip():
             work.run("sources", "DELETE FROM sources WHERE tid = ?", (tid,))
             work.run("turns", "DELETE FROM turns WHERE tid = ?", (tid,))
+            work.bury(row[0])
         else:
             blob = work.rows.seal_text(text, work.key, "content")
             execute("UPDATE turns SET content = ? WHERE tid = ?", (blob, tid))
@@ -227,7 +228,7 @@ def _erase_turns(work: _Erasing, tids: set[int]) -> None:
     for tid in tids:
         row = work.connection.execute("SELECT id FROM turns WHERE tid = ?", (tid,)).fetchone()
         if row is not None:
-            work.connection.execute(query("insert_tombstone"), (work.pid, row[0], b"", _now()))
+            work.bury(row[0])
             work.run("turns", "DELETE FROM turns WHERE tid = ?", (tid,))
     if tids:
         work.connection.execute(query("change_partition"), (work.pid,))
@@ -293,17 +294,16 @@ def _prune_requests(work: _Erasing, ids: set[str]) -> None:
 class Forgotten:
     """What a store knows to be forgotten, to be held against an older copy of it."""
 
-    partitions: dict[bytes, int]
+    partitions: dict[bytes, tuple[bytes, int]]
     origins: dict[PartitionKey, list[tuple[bytes, bytes, int]]]
 
 
 def forgotten(connection: sqlite3.Connection) -> Forgotten:
     """The tombstones of a store."""
-    partitions = dict(
-        connection.execute(
-            "SELECT origin, forgotten_at FROM tombstones WHERE pid = ?", (_NO_PARTITION,)
-        ).fetchall()
-    )
+    whole = connection.execute(
+        "SELECT origin, digest, forgotten_at FROM tombstones WHERE pid = ?", (NO_PARTITION,)
+    ).fetchall()
+    partitions = {origin: (digest, at) for origin, digest, at in whole}
     origins: dict[PartitionKey, list[tuple[bytes, bytes, int]]] = {}
     for tenant, subject, owner, *stone in connection.execute(
         "SELECT p.tenant, p.subject, p.owner, t.origin, t.digest, t.forgotten_at"
@@ -322,22 +322,25 @@ def forget_again(
 ) -> int:
     """Erase from a restored copy what had been forgotten; returns how many memories went."""
     count = 0
-    for mark, then in known.partitions.items():
-        connection.execute(query("insert_tombstone"), (_NO_PARTITION, mark, b"", then))
-    for pid, *names in connection.execute(
-        "SELECT pid, tenant, subject, owner FROM partitions"
+    for mark, stone in known.partitions.items():
+        connection.execute(query("insert_tombstone"), (NO_PARTITION, mark, *stone))
+    for pid, next_seq, *names in connection.execute(
+        "SELECT pid, next_seq, tenant, subject, owner FROM partitions"
     ).fetchall():
         work = _Erasing(connection, rows, pid, PartitionKey(*names))
-        at = known.partitions.get(_partition_mark(secret, work.key))
+        whole = known.partitions.get(partition_mark(connection, work.key))
         oldest = connection.execute(
             "SELECT min(recorded_at) FROM turns WHERE pid = ?", (pid,)
         ).fetchone()[0]
-        if at is not None and oldest is not None and oldest <= at:
-            count += len(_erase_partition(work))
+        if whole is not None and oldest is not None and oldest <= whole[1]:
+            last = max(next_seq, int.from_bytes(whole[0], "big"))
+            count += len(_erase_partition(work, last))
             continue
         stones = known.origins.get(work.key, [])
-        count += len(_erase_memories(work, secret, _present(work, "memories", stones), rewrite))
-        _erase_turns(work, _present(work, "turns", stones))
+        tids = _present(work, "turns", stones)
+        seqs = _orphaned(work, tids) | _present(work, "memories", stones)
+        count += len(_erase_memories(work, secret, seqs, rewrite))
+        _erase_turns(work, tids)
         connection.executemany(query("insert_tombstone"), [(pid, *stone) for stone in stones])
     return count
 

@@ -21,6 +21,8 @@ from scrubjay.ports import Entry, Journalled, NewMemory, Request
 
 SEAL_AT = 512
 """A tail of this many rows is sealed into a segment."""
+NO_PARTITION = 0
+"""Under which the tombstones of whole partitions stand."""
 EMBED_BATCH = 64
 """Memories in one embed job: few enough that live writes need not wait long behind a bulk."""
 
@@ -52,9 +54,30 @@ def open_partition(connection: sqlite3.Connection, key: PartitionKey) -> Partiti
     """The partition's row, made if need be."""
     found = find_partition(connection, key)
     if found is None:
-        cursor = connection.execute(query("insert_partition"), (key.tenant, key.subject, key.owner))
-        found = Partition(int(cursor.lastrowid or 0), key, 1, 0)
+        first = first_free_seq(connection, key)
+        cursor = connection.execute(
+            query("insert_partition"), (key.tenant, key.subject, key.owner, first)
+        )
+        found = Partition(int(cursor.lastrowid or 0), key, first, 0)
     return found
+
+
+def partition_mark(connection: sqlite3.Connection, key: PartitionKey) -> bytes:
+    """What stays of a partition that was forgotten whole: nothing that names its user."""
+    secret = connection.execute("SELECT value FROM meta WHERE key = 'secret'").fetchone()[0]
+    name = "\x00".join((key.tenant, key.subject, key.owner))
+    return hmac.digest(secret, name.encode("utf-8"), "sha256")
+
+
+def first_free_seq(connection: sqlite3.Connection, key: PartitionKey) -> int:
+    """Where a partition's sequences begin: after those it had before it was forgotten whole.
+
+    A late job that still speaks of an old sequence so never meets a new memory.
+    """
+    row = connection.execute(
+        query("find_tombstone"), (NO_PARTITION, partition_mark(connection, key))
+    ).fetchone()
+    return 1 if row is None else int.from_bytes(row[0], "big")
 
 
 def close_partition(
@@ -99,6 +122,8 @@ def journal(
     ids: list[tuple[str, ...]] = []
     repeated: set[str] = set()
     previous = _last_of_session(connection, partition, entries)
+    if any(e.record.state is not State.ACTIVE for entry in entries for e in entry.episodes):
+        connection.execute(query("change_partition"), (partition.pid,))
     for entry in entries:
         tid = _insert_turn(connection, rows, partition, entry.turn)
         entry_ids = []
@@ -183,7 +208,8 @@ def insert_memory(
     seq = partition.next_seq
     record, key, pid = new.record, partition.key, partition.pid
     connection.execute(
-        query("insert_memory"), rows.memory_row(record, seq, new.content_hash, pid, key)
+        query("insert_memory"),
+        rows.memory_row(record, seq, new.content_hash, previous, pid, key),
     )
     connection.execute(
         query("insert_words"),
@@ -265,7 +291,7 @@ def locate(
         if row is not None and partition is not None and partition.pid == row[0]:
             return partition, id_
     raise NotFound(
-        f"no memory {memory_id[:40]!r} in this scope; `list` shows the ids that there are"
+        f"no memory {masked(memory_id)} in this scope; `list` shows the ids that there are"
     )
 
 

@@ -12,6 +12,7 @@ import secrets
 import sqlite3
 from functools import cache
 from importlib import resources
+from pathlib import Path
 
 from scrubjay.errors import SchemaTooNew, StoreDamaged
 
@@ -49,6 +50,20 @@ def statements(script: str) -> list[str]:
             found.append(current.strip())
             current = ""
     return found
+
+
+def refuse_strangers(path: Path) -> None:
+    """Look at an existing file before any setting of ours changes it.
+
+    Raises `SchemaTooNew` or `StoreDamaged`; the file stays as it was, byte for byte.
+    """
+    if not path.exists() or not path.stat().st_size:
+        return
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        _version(connection)
+    finally:
+        connection.close()
 
 
 def migrate(connection: sqlite3.Connection) -> int:

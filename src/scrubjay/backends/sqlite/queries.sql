@@ -5,7 +5,7 @@ WHERE tenant = ? AND subject = ? AND owner = ?
 
 -- name: insert_partition
 -- A new, empty partition.
-INSERT INTO partitions (tenant, subject, owner) VALUES (?, ?, ?)
+INSERT INTO partitions (tenant, subject, owner, next_seq) VALUES (?, ?, ?, ?)
 
 -- name: partition_key
 -- The key of a partition by its number.
@@ -39,8 +39,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 INSERT INTO memories (id, pid, seq, kind, tier, state, role, source_class, content, content_hash,
     language, trust, confidence, importance, occurred_at, recorded_at, valid_from, valid_to,
     retired_at, expires_at, version, supersedes, superseded_by, reason, agent_id, session_id,
-    namespace, device_id, metadata)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    namespace, device_id, metadata, previous)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_source
 -- Note where a memory came from; the same span of the same turn counts once.
@@ -94,6 +94,10 @@ WHERE pid = ? AND seq = ?
 -- name: has_tombstone
 -- Whether an origin was forgotten here.
 SELECT 1 FROM tombstones WHERE pid = ? AND origin = ?
+
+-- name: find_tombstone
+-- What a tombstone holds, and since when.
+SELECT digest, forgotten_at FROM tombstones WHERE pid = ? AND origin = ?
 
 -- name: insert_tombstone
 -- Remember that an origin was forgotten.
@@ -249,3 +253,22 @@ WHERE m.id = ? AND NOT (p.tenant = ? AND p.subject = ?)
 -- Whether a turn's id belongs to another subject.
 SELECT 1 FROM turns t JOIN partitions p USING (pid)
 WHERE t.id = ? AND NOT (p.tenant = ? AND p.subject = ?)
+
+-- name: first_source
+-- Where a memory was first said, of what is left.
+SELECT tid FROM sources WHERE pid = ? AND seq = ? ORDER BY occurred_at, tid LIMIT 1
+
+-- name: move_to_first_source
+-- A memory that lost a source counts from the first of the others.
+UPDATE memories SET (occurred_at, session_id, agent_id, device_id) = (
+    SELECT s.occurred_at, t.session_id, t.agent_id, t.device_id
+    FROM sources s JOIN turns t ON t.tid = s.tid
+    WHERE s.pid = memories.pid AND s.seq = memories.seq ORDER BY s.occurred_at, s.tid LIMIT 1)
+WHERE pid = ? AND seq = ?
+
+-- name: recount_tails
+-- Count the tails anew after an erasure.
+UPDATE partitions SET
+    tail_words = (SELECT count(*) FROM words w WHERE w.pid = partitions.pid),
+    tail_vectors = (SELECT count(*) FROM vectors v WHERE v.pid = partitions.pid AND v.sealed = 0)
+WHERE pid = ?

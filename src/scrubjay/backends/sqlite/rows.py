@@ -159,7 +159,13 @@ class Rows:
         )
 
     def memory_row(
-        self, record: MemoryRecord, seq: int, content_hash: bytes, pid: int, key: PartitionKey
+        self,
+        record: MemoryRecord,
+        seq: int,
+        content_hash: bytes,
+        previous: int,
+        pid: int,
+        key: PartitionKey,
     ) -> tuple[Any, ...]:
         """The values of `insert_memory`."""
         scope = record.scope
@@ -174,7 +180,7 @@ class Rows:
             id_bytes(record.supersedes) if record.supersedes else None,
             id_bytes(record.superseded_by) if record.superseded_by else None, record.reason,
             scope.agent_id, scope.session_id, scope.namespace, scope.device_id,
-            self.seal_metadata(record.metadata, key),
+            self.seal_metadata(record.metadata, key), previous,
         )  # fmt: skip
 
     def record(

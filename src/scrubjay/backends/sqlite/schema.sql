@@ -69,7 +69,8 @@ CREATE TABLE memories (
     session_id TEXT,
     namespace TEXT,
     device_id TEXT,
-    metadata BLOB
+    metadata BLOB,
+    previous INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX memories_by_seq ON memories (pid, seq);
 CREATE UNIQUE INDEX memories_one_of_a_hash ON memories (pid, content_hash)

@@ -123,29 +123,24 @@ def rebuild_words(
     key: PartitionKey,
     words: Callable[[str], tuple[bytes, int]],
 ) -> int:
-    """See `Store.rebuild_words`. The order of a session is found again from its sequences."""
+    """See `Store.rebuild_words`."""
     partition = find_partition(connection, key)
     if partition is None:
         return 0
     pid = partition.pid
     connection.execute("DELETE FROM words WHERE pid = ?", (pid,))
     connection.execute("DELETE FROM segments WHERE pid = ? AND kind = 'words'", (pid,))
-    last: dict[str, int] = {}
     count = 0
     cursor = connection.execute(
-        "SELECT seq, content, occurred_at, session_id, version FROM memories WHERE pid = ?"
-        " ORDER BY seq",
+        "SELECT seq, content, occurred_at, previous FROM memories WHERE pid = ? ORDER BY seq",
         (pid,),
     )
-    for seq, content, occurred_at, session, version in cursor:
+    for seq, content, occurred_at, previous in cursor:
         postings, length = words(rows.open_text(content, key, "content"))
-        previous = last.get(session, 0) if session and version == 1 else 0
         connection.execute(
             query("insert_words"),
             (pid, seq, length, previous, occurred_at, rows.seal_bytes(postings, key, "words")),
         )
-        if session:
-            last[session] = seq
         count += 1
     connection.execute(query("change_partition"), (pid,))
     connection.execute("UPDATE partitions SET tail_words = ? WHERE pid = ?", (count, pid))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,122 +11,98 @@ WHOSE = "Which store, and whose memories"
 NARROWING = "Which of them"
 SHAPE = "How it is shown"
 
+
+def option(*names: str, panel: str | None = None, **given: Any) -> Any:
+    """An option whose default is told in its help, where that is worth telling."""
+    return typer.Option(*names, rich_help_panel=panel, **{"show_default": False, **given})
+
+
+def _id(name: str, meaning: str, metavar: str = "ID") -> Any:
+    return option(name, metavar=metavar, help=meaning, panel=WHOSE)
+
+
+def _when(name: str, meaning: str) -> Any:
+    return option(name, metavar="TIME", help=meaning, panel=NARROWING)
+
+
 Path = Annotated[
     str | None,
-    typer.Option(
-        "--path",
-        metavar="DIR",
-        help="The store's directory; without it the setting `path` (`scrubjay settings`).",
-        show_default=False,
-        rich_help_panel=WHOSE,
-    ),
+    _id("--path", "The store's directory; else the setting `path` (see `settings`).", "DIR"),
 ]
-User = Annotated[
-    str | None,
-    typer.Option("--user", metavar="ID", help="The user whose memories they are.",
-                 show_default=False, rich_help_panel=WHOSE),
-]  # fmt: skip
-Device = Annotated[
-    str | None,
-    typer.Option("--device", metavar="ID", help="The device, where no user is known.",
-                 show_default=False, rich_help_panel=WHOSE),
-]  # fmt: skip
-Agent = Annotated[
-    str | None,
-    typer.Option("--agent", metavar="ID", help="The agent, whose private memories count too.",
-                 show_default=False, rich_help_panel=WHOSE),
-]  # fmt: skip
-Session = Annotated[
-    str | None,
-    typer.Option("--session", metavar="ID", help="The conversation.",
-                 show_default=False, rich_help_panel=WHOSE),
-]  # fmt: skip
+User = Annotated[str | None, _id("--user", "The user whose memories they are.")]
+Device = Annotated[str | None, _id("--device", "The device, where no user is known.")]
+Agent = Annotated[str | None, _id("--agent", "The agent, whose private memories count too.")]
+Session = Annotated[str | None, _id("--session", "The conversation.")]
 Namespace = Annotated[
-    str | None,
-    typer.Option("--namespace", metavar="NAME", help="A part of the memories, such as a project.",
-                 show_default=False, rich_help_panel=WHOSE),
-]  # fmt: skip
+    str | None, _id("--namespace", "A part of the memories, such as a project.", "NAME")
+]
 TimeZone = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--time-zone",
         metavar="ZONE",
-        help="Where a time without a zone is read and times are shown, as Asia/Shanghai; "
-        "without it the setting `timezone`.",
-        show_default=False,
+        help="Where times without a zone are read and all times are shown, as Asia/Shanghai; "
+        "else the setting `timezone`.",
     ),
 ]
 Json = Annotated[
-    bool,
-    typer.Option("--json", help="One JSON document instead of text for people.",
-                 rich_help_panel=SHAPE),
-]  # fmt: skip
-Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask; needed where nobody can answer.")
+    bool, option("--json", help="One JSON document instead of text for people.", panel=SHAPE)
 ]
+Yes = Annotated[bool, option("--yes", "-y", help="Do not ask; needed where nobody can answer.")]
 Filter = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--filter",
         "-f",
         metavar="KEY=VALUE",
-        help="On metadata, with = != < <= > >=; all given ones must hold. A value that is JSON "
-        "(4, true, \"4\") has its type, everything else is text. A dot reaches inside.",
-        show_default=False,
-        rich_help_panel=NARROWING,
+        help="On metadata, with = != < <= > >=; may be repeated, and all must hold. A value that "
+        'is JSON (4, true, "4") has its type, any other is text. A dot reaches inside.',
+        panel=NARROWING,
     ),
 ]
 Filters = Annotated[
     str | None,
-    typer.Option("--filters", metavar="JSON", show_default=False, rich_help_panel=NARROWING,
-                 help='Filters as JSON, as {"tag": {"in": ["a", "b"]}}.'),
-]  # fmt: skip
-Since = Annotated[
-    str | None,
-    typer.Option("--since", metavar="TIME", help="Said at this time or later.",
-                 show_default=False, rich_help_panel=NARROWING),
-]  # fmt: skip
+    option(
+        "--filters",
+        metavar="JSON",
+        help='Filters as JSON, as {"tag": {"in": ["a", "b"]}}.',
+        panel=NARROWING,
+    ),
+]
+Since = Annotated[str | None, _when("--since", "Said at this time or later.")]
 Until = Annotated[
     str | None,
-    typer.Option("--until", metavar="TIME", show_default=False, rich_help_panel=NARROWING,
-                 help="Said before this time; a day without a time of day is included whole."),
-]  # fmt: skip
-AsOf = Annotated[
-    str | None,
-    typer.Option("--as-of", metavar="TIME", help="What was true then.",
-                 show_default=False, rich_help_panel=NARROWING),
-]  # fmt: skip
-KnownAt = Annotated[
-    str | None,
-    typer.Option("--known-at", metavar="TIME", help="What had been recorded then.",
-                 show_default=False, rich_help_panel=NARROWING),
-]  # fmt: skip
+    _when("--until", "Said before this time; a day without a time of day is included whole."),
+]
+AsOf = Annotated[str | None, _when("--as-of", "What was true then.")]
+KnownAt = Annotated[str | None, _when("--known-at", "What had been recorded then.")]
+Now = Annotated[str | None, _when("--now", "Stands for the present, to replay the past.")]
 Kinds = Annotated[
     list[str] | None,
-    typer.Option("--kind", metavar="KIND", show_default=False, rich_help_panel=NARROWING,
-                 help="episode, fact, preference, decision, commitment, event, insight or "
-                 "attribute; may be repeated."),
-]  # fmt: skip
+    option(
+        "--kind",
+        metavar="KIND",
+        help="episode, fact, preference, decision, commitment, event, insight or attribute; may "
+        "be repeated.",
+        panel=NARROWING,
+    ),
+]
 Tiers = Annotated[
     list[str] | None,
-    typer.Option("--tier", metavar="TIER", show_default=False, rich_help_panel=NARROWING,
-                 help="working, episodic, profile or permanent; may be repeated."),
-]  # fmt: skip
+    option(
+        "--tier",
+        metavar="TIER",
+        help="working, episodic, profile or permanent; may be repeated.",
+        panel=NARROWING,
+    ),
+]
 History = Annotated[
-    bool,
-    typer.Option("--history", help="Also what newer memories have superseded.",
-                 rich_help_panel=NARROWING),
-]  # fmt: skip
+    bool, option("--history", help="Also what newer memories have superseded.", panel=NARROWING)
+]
 Threshold = Annotated[
     float | None,
-    typer.Option("--threshold", metavar="0..1", help="The least relevance of a hit.",
-                 show_default=False, rich_help_panel=NARROWING),
-]  # fmt: skip
-Now = Annotated[
-    str | None,
-    typer.Option("--now", metavar="TIME", help="Stands for the present, to replay the past.",
-                 show_default=False, rich_help_panel=NARROWING),
-]  # fmt: skip
+    option("--threshold", metavar="0..1", help="The least relevance of a hit.", panel=NARROWING),
+]
 MemoryId = Annotated[str, typer.Argument(metavar="ID", help="The memory's id.")]
 
 

@@ -28,7 +28,9 @@ def json_object(option: str, text: str | None) -> dict[str, Any] | None:
     except (ValueError, RecursionError) as exc:
         raise InvalidInput(f"{option} is not JSON ({_reason(exc)}); {_quoting(option)}") from exc
     if not isinstance(value, dict):
-        raise InvalidInput(f"{option} is a JSON object, not {_json_type(value)}; {_quoting(option)}")
+        raise InvalidInput(
+            f"{option} is a JSON object, not {_json_type(value)}; {_quoting(option)}"
+        )
     return value
 
 
@@ -98,7 +100,7 @@ def _reason(exc: Exception) -> str:
 
 
 def _quoting(option: str) -> str:
-    return f"write {option} '{{\"tag\": \"trip\"}}', in single quotes"
+    return f'write {option} \'{{"tag": "trip"}}\', in single quotes'
 
 
 def _json_type(value: object) -> str:
