@@ -307,6 +307,18 @@ def test_readmes_have_one_structure() -> None:
     assert ours - {"README.zh-CN.md"} == theirs - {"README.md"}
 
 
+def test_the_picture_of_the_rooms_is_the_one_that_is_checked() -> None:
+    linter = (ROOT / ".importlinter").read_text("utf-8")
+    layers = re.search(r"^layers =\n((?:    .+\n)+)", linter, re.M)
+    assert layers
+    picture = next(b for lang, b in FENCE.findall(page("architecture.md")) if "wiring" in b)
+    drawn = [re.split(r"\s{2,}", line)[0] for line in picture.splitlines()]
+    built = [
+        re.sub(r"\(\w+\) \| | \| \(\w+\)", "", line.strip()) for line in layers[1].splitlines()
+    ]
+    assert drawn == built
+
+
 def test_readme_commands_are_those_of_the_makefile() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
     for path in PAGES:

@@ -29,7 +29,7 @@ MAX_FUNCTION_LINES = 70
 MAX_MEDIAN_LINES = 150
 
 MOST_TYPE_IGNORES = 10
-MOST_NOQA = 8
+MOST_NOQA = 9
 SLACK = 3
 """How far a count may lie under its ratchet before the ratchet must be lowered."""
 
@@ -51,6 +51,7 @@ BROAD_EXCEPT_ALLOWED = {
     ("backends/sqlite/connection.py", "read"): "rolls back and raises again",
     ("backends/sqlite/migrate.py", "migrate"): "rolls back and raises again",
     ("backends/onnx/embedder.py", "_load_tokenizer"): "the tokenizer raises bare Exceptions",
+    ("testing/conformance/_base.py", "run"): "a thread's error is handed to the test",
     ("index/embedding.py", "load"): "the opener may be a stranger's; reading by words goes on",
     ("index/embedding.py", "_ask"): "the embedder may be a stranger's; it becomes ModelUnavailable",
 }

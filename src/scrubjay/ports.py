@@ -239,8 +239,19 @@ class Target:
     before: datetime | None = None
 
 
-RewriteSegment = Callable[[SegmentKind, bytes, frozenset[int]], bytes | None]
-"""(kind, blob, forgotten seqs) -> the blob without them, or None when nothing is left."""
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is left of a segment: its blob, how many memories, and their first and last."""
+
+    blob: bytes
+    count: int
+    min_seq: int
+    max_seq: int
+
+
+RewriteSegment = Callable[[SegmentKind, bytes, frozenset[int]], Rest | None]
+"""(kind, blob, forgotten seqs) -> the rest, with the same blob if it held none of them, or None
+when nothing is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,18 +400,23 @@ class Store(Protocol):
         """Add a job. A `seal` job is added once: a second is the same as the first."""
 
     def claim(self, limit: int, lease_s: float, now: datetime) -> list[Job]:
-        """Take up to `limit` ready jobs of one kind, by priority and age, under a lease.
+        """Take ready jobs of one kind, by priority and age, under a lease.
 
+        As many as hold `limit` items of work together, an `embed` job having one for each
+        memory, and at least one job where any is ready.
         A job whose lease has run out is ready again. No two claims hold the same job at once.
         """
 
     def complete(self, jobs: Iterable[Job]) -> None:
-        """The jobs are done and leave the table."""
+        """The jobs are done and leave the table; one that another worker has by now stays."""
 
     def fail(
         self, job: Job, error: str, retry_at: datetime | None, payload: Mapping[str, Any]
     ) -> None:
-        """Give the job back with `payload`, to be tried at `retry_at`; with None it is dead."""
+        """Give the job back with `payload`, to be tried at `retry_at`; with None it is dead.
+
+        A job whose lease ran out, and that another worker has by now, is left to that one.
+        """
 
     def job_counts(self, now: datetime) -> JobCounts:
         """Jobs by state, and those that are not dead by kind."""

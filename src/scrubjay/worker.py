@@ -21,9 +21,11 @@ from scrubjay.model import Job
 from scrubjay.ports import Store
 from scrubjay.write.embed import embed_jobs
 
-BATCH = 32
-"""Jobs claimed at once. An embed job holds 64 texts or fewer, most hold one."""
-LEASE_S = 120.0
+BATCH = 64
+"""Texts embedded at once: enough to fill the model's batches, few enough that a live write
+does not wait long behind a bulk import."""
+LEASE_S = 20.0
+"""How long the jobs of a worker that died wait. A slower batch may run twice, without harm."""
 IDLE_S = 2.0
 """How often an idle worker looks for jobs that other processes left."""
 _MAX_ATTEMPTS = 10

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scrubjay.errors import StoreDamaged
+from scrubjay.ports import Rest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -224,26 +225,25 @@ def merge_vectors(segments: Sequence[VectorsSegment]) -> VectorsSegment:
     )
 
 
-def without(kind: SegmentKind, blob: bytes, gone: frozenset[int]) -> bytes | None:
-    """The blob without the forgotten sequences: `blob` itself if it holds none, None if no other.
-
-    A `ports.RewriteSegment`.
-    """
+def without(kind: SegmentKind, blob: bytes, gone: frozenset[int]) -> Rest | None:
+    """What is left without the forgotten sequences. A `ports.RewriteSegment`."""
     import numpy as np
 
     lost = np.fromiter(gone, np.uint32, len(gone))
-    if kind == "vectors":
-        vectors = read_vectors(blob)
-        keep = ~np.isin(vectors.seqs, lost)
-        if keep.all():
-            return blob
-        rest = VectorsSegment(vectors.seqs[keep], vectors.scales[keep], vectors.codes[keep])
-        return rest.to_bytes() if keep.any() else None
-    words = read_words(blob)
-    keep = ~np.isin(words.seqs, lost)
+    segment = read_vectors(blob) if kind == "vectors" else read_words(blob)
+    keep = ~np.isin(segment.seqs, lost)
+    if not keep.any():
+        return None
     if keep.all():
-        return blob
-    return _thinned(words, keep, ~np.isin(words.posting_seqs, lost)) if keep.any() else None
+        rest = blob
+    elif isinstance(segment, VectorsSegment):
+        rest = VectorsSegment(
+            segment.seqs[keep], segment.scales[keep], segment.codes[keep]
+        ).to_bytes()
+    else:
+        rest = _thinned(segment, keep, ~np.isin(segment.posting_seqs, lost))
+    seqs = segment.seqs[keep]
+    return Rest(rest, len(seqs), int(seqs.min()), int(seqs.max()))
 
 
 def _thinned(words: WordsSegment, keep: NDArray[np.bool_], posts: NDArray[np.bool_]) -> bytes:

@@ -197,7 +197,10 @@ class SqliteStore:
                 journal.add_seal_job(connection, self._rows, found.pid, partition)
                 return
             blob = self._rows.seal_json(payload, partition, "payload")
-            connection.execute(query("insert_job"), (found.pid, kind, priority, blob))
+            connection.execute(
+                query("insert_job"),
+                (found.pid, kind, priority, len(payload.get("seqs", "1")), blob),
+            )
 
         self._db.write(work)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from scrubjay.backends.sqlite.checks import check
 from scrubjay.backends.sqlite.connection import Database
 from scrubjay.backends.sqlite.erase import forget_again, forgotten
+from scrubjay.backends.sqlite.journal import NO_PARTITION, partition_mark
 from scrubjay.backends.sqlite.migrate import migrate, refuse_strangers
 from scrubjay.backends.sqlite.rows import Rows
 from scrubjay.errors import StoreDamaged
+from scrubjay.model import PartitionKey
 from scrubjay.ports import RewriteSegment
 
 _PAGES = 2048
@@ -62,6 +65,8 @@ def restore(database: Database, rows: Rows, source: str, rewrite: RewriteSegment
 def _prepare(
     copy: Path, database: Database, rows: Rows, source: str, rewrite: RewriteSegment
 ) -> int:
+    if not Path(source).is_file() or not Path(source).stat().st_size:
+        raise StoreDamaged(f"{source} is no file or is empty; nothing was changed")
     refuse_strangers(Path(source))
     original = sqlite3.connect(f"{Path(source).absolute().as_uri()}?mode=ro", uri=True)
     connection = sqlite3.connect(copy, isolation_level=None)
@@ -85,25 +90,37 @@ def _prepare(
     return left_out
 
 
-_MARGIN = 1_000_000
-"""More changes than can happen between reading the numbers and taking the store's place."""
+_MARGIN = 1_000
+"""More than can be written between reading the numbers and taking the store's place."""
 
 
-def _numbers(connection: sqlite3.Connection) -> tuple[dict[str, int], int, int]:
+@dataclass(frozen=True, slots=True)
+class _Numbers:
     """The highest numbers given out: no later row may look like one a reader has in RAM."""
+
+    rows: dict[str, int]
+    seqs: dict[PartitionKey, int]
+    generation: int
+    epoch: int
+
+
+def _numbers(connection: sqlite3.Connection) -> _Numbers:
     generation, epoch = connection.execute(
         "SELECT coalesce(max(generation), 0), coalesce(max(epoch), 0) FROM partitions"
     ).fetchone()
-    given = dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
-    return given, generation, epoch
-
-
-def _move_past(connection: sqlite3.Connection, numbers: tuple[dict[str, int], int, int]) -> None:
-    given, generation, epoch = numbers
-    for name, seq in given.items():
-        connection.execute(
-            "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?", (seq + _MARGIN, name)
+    seqs = {
+        PartitionKey(*names): seq
+        for seq, *names in connection.execute(
+            "SELECT next_seq, tenant, subject, owner FROM partitions"
         )
+    }
+    rows = dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+    return _Numbers(rows, seqs, generation, epoch)
+
+
+def _move_past(connection: sqlite3.Connection, numbers: _Numbers) -> None:
+    for name, seq in numbers.rows.items():
+        connection.execute("DELETE FROM sqlite_sequence WHERE name = ? AND seq < ?", (name, seq))
         connection.execute(
             "INSERT INTO sqlite_sequence (name, seq) SELECT ?1, ?2"
             " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = ?1)",
@@ -111,5 +128,19 @@ def _move_past(connection: sqlite3.Connection, numbers: tuple[dict[str, int], in
         )
     connection.execute(
         "UPDATE partitions SET generation = generation + ?, epoch = epoch + ?",
-        (generation + _MARGIN, epoch + _MARGIN),
+        (numbers.generation + _MARGIN, numbers.epoch + _MARGIN),
     )
+    for key, seq in numbers.seqs.items():
+        names = (key.tenant, key.subject, key.owner)
+        found = connection.execute(
+            "UPDATE partitions SET next_seq = max(next_seq, ?)"
+            " WHERE tenant = ? AND subject = ? AND owner = ?",
+            (seq + _MARGIN, *names),
+        ).rowcount
+        if not found:  # made after the backup: should it come again, it begins above
+            floor = (seq + _MARGIN).to_bytes(8, "big")
+            connection.execute(
+                "INSERT OR IGNORE INTO tombstones (pid, origin, digest, forgotten_at)"
+                " VALUES (?, ?, ?, 0)",
+                (NO_PARTITION, partition_mark(connection, key), floor),
+            )

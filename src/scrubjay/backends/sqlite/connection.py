@@ -27,7 +27,7 @@ _GROUP_LIMIT = 128
 _ABANDONED: list[object] = []  # a parent's connections, kept from being closed in a fork
 
 
-def _error_for(exc: sqlite3.Error, path: Path) -> errors.StoreError | None:
+def _error_for(exc: sqlite3.Error, path: Path) -> errors.StoreError:
     code = getattr(exc, "sqlite_errorcode", None)
     primary = (code or 0) & 0xFF
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -51,19 +51,16 @@ def _error_for(exc: sqlite3.Error, path: Path) -> errors.StoreError | None:
         )
     if primary == sqlite3.SQLITE_IOERR:
         return errors.StoreError(f"reading or writing {path} failed ({exc}); check the disk")
-    return None
+    return errors.StoreError(f"{path} refused what was asked, and nothing was written: {exc}")
 
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise SQLite's errors as Scrubjay's; one that has no counterpart stays what it is."""
+    """Raise SQLite's errors as Scrubjay's."""
     try:
         yield
     except sqlite3.Error as exc:
-        known = _error_for(exc, path)
-        if known is None:
-            raise
-        raise known from exc
+        raise _error_for(exc, path) from exc
 
 
 class _Call(Generic[T]):
@@ -200,6 +197,7 @@ class Database:
             connection = self._readers.pop() if self._readers else self.connect()
             try:
                 connection.execute("BEGIN")
+                connection.execute("SELECT 1 FROM sqlite_schema").fetchone()  # the snapshot begins
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:

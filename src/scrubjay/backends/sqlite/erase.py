@@ -237,16 +237,16 @@ def _erase_turns(work: _Erasing, tids: set[int]) -> None:
 def _rewrite_segments(work: _Erasing, seqs: frozenset[int], rewrite: RewriteSegment) -> None:
     low, high = min(seqs), max(seqs)
     segments = work.connection.execute(
-        "SELECT sid, kind, model, count, min_seq, max_seq, blob FROM segments"
+        "SELECT sid, kind, model, min_seq, max_seq, blob FROM segments"
         " WHERE pid = ? AND max_seq >= ? AND min_seq <= ?",
         (work.pid, low, high),
     ).fetchall()
-    for sid, kind, model, count, min_seq, max_seq, sealed in segments:
+    for sid, kind, model, min_seq, max_seq, sealed in segments:
         if not any(min_seq <= seq <= max_seq for seq in seqs):
             continue
         blob = work.rows.open_bytes(sealed, work.key, "segment")
         rest = rewrite(kind, blob, seqs)
-        if rest is blob:
+        if rest is not None and rest.blob is blob:
             continue
         work.counts["segment entries"] = work.counts.get("segment entries", 0) + 1
         work.connection.execute(query("delete_segment"), (work.pid, sid))
@@ -254,8 +254,8 @@ def _rewrite_segments(work: _Erasing, seqs: frozenset[int], rewrite: RewriteSegm
             # A new number, so that no reader takes the cached form of the old one for it.
             work.connection.execute(
                 query("insert_segment"),
-                (work.pid, kind, model, count, min_seq, max_seq,
-                 work.rows.seal_bytes(rest, work.key, "segment")),
+                (work.pid, kind, model, rest.count, rest.min_seq, rest.max_seq,
+                 work.rows.seal_bytes(rest.blob, work.key, "segment")),
             )  # fmt: skip
 
 

@@ -39,7 +39,12 @@ def claim(
     first = connection.execute(query("claim_first"), (present,)).fetchone()
     if first is None:
         return []
-    found = connection.execute(query("claim"), (present, first[0], limit)).fetchall()
+    found: list[tuple[Any, ...]] = []
+    for row in connection.execute(query("claim"), (present, first[0], limit)).fetchall():
+        if found and limit < row[6]:
+            break
+        found.append(row)
+        limit -= row[6]
     until = present + int(lease_s * 1_000_000)
     connection.executemany(query("lease"), [(until, row[0]) for row in found])
     return [_job(connection, rows, (*row[:4], row[4] + 1, row[5])) for row in found]
@@ -47,7 +52,7 @@ def claim(
 
 def complete(connection: sqlite3.Connection, jobs: Iterable[Job]) -> None:
     """See `Store.complete`."""
-    connection.executemany(query("complete"), [(job.id,) for job in jobs])
+    connection.executemany(query("complete"), [(job.id, job.attempts) for job in jobs])
 
 
 def fail(
@@ -62,7 +67,7 @@ def fail(
     connection.execute(
         query("fail"),
         ("ready" if retry_at else "dead", micros_or_none(retry_at) or 0, error[:500],
-         rows.seal_json(payload, job.partition, "payload"), job.id),
+         rows.seal_json(payload, job.partition, "payload"), job.id, job.attempts),
     )  # fmt: skip
 
 

@@ -91,7 +91,9 @@ def close_partition(
     for start in range(0, len(written) if embed else 0, EMBED_BATCH):
         seqs = written[start : start + EMBED_BATCH]
         payload = rows.seal_json({"seqs": seqs}, partition.key, "payload")
-        connection.execute(query("insert_job"), (partition.pid, "embed", priority, payload))
+        connection.execute(
+            query("insert_job"), (partition.pid, "embed", priority, len(seqs), payload)
+        )
     if partition.tail_words + len(written) >= SEAL_AT:
         add_seal_job(connection, rows, partition.pid, partition.key)
 
@@ -100,7 +102,7 @@ def add_seal_job(connection: sqlite3.Connection, rows: Rows, pid: int, key: Part
     """Ask for the partition's tails to be sealed, once."""
     if connection.execute(query("has_seal_job"), (pid,)).fetchone() is None:
         payload = rows.seal_json({}, key, "payload")
-        connection.execute(query("insert_job"), (pid, "seal", 5, payload))
+        connection.execute(query("insert_job"), (pid, "seal", 5, 1, payload))
 
 
 def journal(
@@ -121,17 +123,20 @@ def journal(
             return known
     ids: list[tuple[str, ...]] = []
     repeated: set[str] = set()
-    previous = _last_of_session(connection, partition, entries)
+    last: dict[str | None, int] = {None: 0}
     if any(e.record.state is not State.ACTIVE for entry in entries for e in entry.episodes):
         connection.execute(query("change_partition"), (partition.pid,))
     for entry in entries:
         tid = _insert_turn(connection, rows, partition, entry.turn)
         entry_ids = []
+        session = entry.turn.scope.session_id
+        if session not in last:
+            last[session] = last_of_session(connection, partition, session)
         for new in entry.episodes:
             seq, memory_id = _repeated(connection, partition, new)
             if memory_id is None:
                 seq, memory_id = (
-                    insert_memory(connection, rows, partition, new, previous),
+                    insert_memory(connection, rows, partition, new, last[session]),
                     new.record.id,
                 )
             else:
@@ -140,7 +145,7 @@ def journal(
                 connection.execute(query("change_partition"), (partition.pid,))
             _insert_sources(connection, partition.pid, seq, tid, new.record)
             entry_ids.append(memory_id)
-            previous = seq
+            last[session] = seq
         ids.append(tuple(entry_ids))
     close_partition(connection, rows, partition, embed=embed, priority=priority)
     outcome = Journalled(tuple(ids), tuple(e.turn.id for e in entries), frozenset(repeated))
@@ -168,12 +173,10 @@ def _replayed(
     return Journalled(tuple(tuple(i) for i in ids), tuple(turn_ids), replayed=True)
 
 
-def _last_of_session(
-    connection: sqlite3.Connection, partition: Partition, entries: Sequence[Entry]
+def last_of_session(
+    connection: sqlite3.Connection, partition: Partition, session: str | None
 ) -> int:
-    session = entries[0].turn.scope.session_id if entries else None
-    if session is None:
-        return 0
+    """The newest memory of a session, which the next one follows; 0 for none."""
     row = connection.execute(query("last_of_session"), (partition.pid, session)).fetchone()
     return row[0] or 0
 
@@ -329,8 +332,7 @@ def import_rows(
             continue
         session = record.scope.session_id
         if session is not None and session not in last:
-            row = connection.execute(query("last_of_session"), (partition.pid, session)).fetchone()
-            last[session] = row[0] or 0
+            last[session] = last_of_session(connection, partition, session)
         seq = insert_memory(connection, rows, partition, new, last.get(session or "", 0))
         if session is not None:
             last[session] = seq

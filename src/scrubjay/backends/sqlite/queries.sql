@@ -71,7 +71,7 @@ SELECT max(seq) FROM memories WHERE pid = ? AND session_id = ?
 
 -- name: insert_job
 -- Add background work.
-INSERT INTO jobs (pid, kind, priority, payload) VALUES (?, ?, ?, ?)
+INSERT INTO jobs (pid, kind, priority, size, payload) VALUES (?, ?, ?, ?, ?)
 
 -- name: has_seal_job
 -- Whether a partition's sealing is already asked for.
@@ -156,7 +156,7 @@ ORDER BY priority, jid LIMIT 1
 
 -- name: claim
 -- The ready jobs of a kind, in order.
-SELECT jid, pid, kind, payload, attempts, last_error FROM jobs
+SELECT jid, pid, kind, payload, attempts, last_error, size FROM jobs
 WHERE state = 'ready' AND lease_until <= ?1 AND not_before <= ?1 AND kind = ?2
 ORDER BY priority, jid LIMIT ?3
 
@@ -165,13 +165,13 @@ ORDER BY priority, jid LIMIT ?3
 UPDATE jobs SET lease_until = ?, attempts = attempts + 1 WHERE jid = ?
 
 -- name: complete
--- A job is done.
-DELETE FROM jobs WHERE jid = ?
+-- A job is done, unless its lease ran out and another has it.
+DELETE FROM jobs WHERE jid = ? AND attempts = ?
 
 -- name: fail
--- Give a job back.
+-- Give a job back, unless its lease ran out and another has it.
 UPDATE jobs SET state = ?, lease_until = 0, not_before = ?, last_error = ?, payload = ?
-WHERE jid = ?
+WHERE jid = ? AND attempts = ?
 
 -- name: revive
 -- Make every job ready now.

@@ -153,6 +153,7 @@ CREATE TABLE jobs (
     pid INTEGER NOT NULL REFERENCES partitions,
     kind TEXT NOT NULL,
     priority INTEGER NOT NULL,
+    size INTEGER NOT NULL DEFAULT 1,
     state TEXT NOT NULL DEFAULT 'ready',
     attempts INTEGER NOT NULL DEFAULT 0,
     lease_until INTEGER NOT NULL DEFAULT 0,

@@ -7,7 +7,9 @@ what came back, for people or with `--json` for programs.
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import TextIO, cast
 
 from scrubjay.surfaces.cli.app import app
 
@@ -16,8 +18,18 @@ __all__ = ["app", "main"]
 
 def main() -> None:
     """Run the command that the arguments name, and exit with its code."""
-    for stream in (sys.stdout, sys.stderr):
-        # What a terminal's encoding cannot show is written as an escape; no command fails for it.
-        if hasattr(stream, "reconfigure"):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, _nothing("w"))
+        elif hasattr(stream, "reconfigure"):
+            # What the encoding cannot show is written as an escape; no command fails for it.
             stream.reconfigure(errors="backslashreplace")
+    if sys.stdin is None:
+        sys.stdin = _nothing("r")
     app()
+
+
+def _nothing(mode: str) -> TextIO:
+    """Stands for a stream that the caller closed."""
+    return cast("TextIO", open(os.devnull, mode, encoding="utf-8"))

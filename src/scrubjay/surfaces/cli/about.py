@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tomllib
-from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -31,53 +27,33 @@ def settings(path: options.Path = None, as_json: options.Json = False) -> None:
 
     - `SCRUBJAY_CACHE_MB=64 scrubjay settings --json`
     """
-    from scrubjay.settings import Settings
+    from scrubjay.surfaces.cli.origins import Origins
 
     problem: SettingsError | None = None
     found: Settings | None = None
     try:
         found = opening.load_settings(path)
-    except SettingsError as exc:
+    except SettingsError as exc:  # told after the list, which says what would be right
         problem = exc
-    file, written = _read_file()
+    origins = Origins()
     rows = []
-    for name, field in Settings.model_fields.items():
-        variable = f"SCRUBJAY_{name.upper()}"
-        origin = _origin(name, variable, written, given={"path": path})
+    for name, field in type(origins).fields().items():
+        origin, value = origins.of(name)
         if found is not None:
-            value = _shown(getattr(found, name))
-        else:  # a wrong setting must not keep anyone from the list that tells what is right
-            value = None if origin != "default" else _shown(field.get_default(
-                call_default_factory=True))  # fmt: skip
-        rows.append({"name": name, "value": value, "from": origin, "variable": variable,
-                     "meaning": field.description})  # fmt: skip
+            value = getattr(found, name)
+        if name == "path" and path is not None:
+            origin, value = "command line", path
+        rows.append(
+            {"name": name, "value": _shown(value), "from": origin, "meaning": field.description,
+             "variable": f"SCRUBJAY_{name.upper()}"}
+        )  # fmt: skip
     if as_json and problem is None:
-        output.emit({"file": None if file is None else str(file), "settings": rows})
+        file = str(origins.file) if origins.file.is_file() else None
+        output.emit({"file": file, "settings": rows})
     elif not as_json:
         _print(rows)
     if problem is not None:
         raise problem
-
-
-def _read_file() -> tuple[Path | None, Mapping[str, Any]]:
-    """The settings' file, where there is one, and what it says."""
-    path = Path(os.environ.get("SCRUBJAY_CONFIG", "scrubjay.toml"))
-    try:
-        return path, tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None, {}
-    except (OSError, ValueError):
-        return path, {}  # what is wrong with it has been told by the loading
-
-
-def _origin(
-    name: str, variable: str, written: Mapping[str, Any], given: Mapping[str, object]
-) -> str:
-    if given.get(name) is not None:
-        return "command line"
-    if any(key.upper() == variable for key in os.environ):
-        return "environment"
-    return "file" if name in written else "default"
 
 
 def _shown(value: Any) -> Any:

@@ -47,7 +47,7 @@ def _version(wanted: bool) -> None:
 app = typer.Typer(
     name="scrubjay",
     cls=Commands,
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["--help", "-h"]},
@@ -59,6 +59,7 @@ app = typer.Typer(
 
 @app.callback()
 def scrubjay(
+    ctx: typer.Context,
     version: Annotated[
         bool,
         typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
@@ -76,6 +77,9 @@ def scrubjay(
 
     `scrubjay COMMAND --help` explains each command, with an example.
     """
+    del version
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
 
 
 _GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scrubjay.errors import InvalidInput
+from scrubjay.errors import InvalidInput, StoreDamaged
+from scrubjay.guard.access import make_scope
 from scrubjay.surfaces.cli import opening, options, output
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ def forget(
     given = [f"{name} {value!r}" for name, value in targets.items() if value is not None]
     if len(given) > 1:
         raise InvalidInput("forget one thing at a time: --memory, --session, --turn or --before")
+    make_scope(user_id=user, device_id=device)
     with opening.opened(settings) as (memory, _):
         whose = f"user {user!r}" if user is not None else f"device {device!r}"
         if given:
@@ -97,12 +100,10 @@ def forget(
 def _everything(
     memory: Memory, whose: str, user: str | None, device: str | None, agent: str | None
 ) -> str:
-    """What will go, with the count of it. Raises `ScopeRequired`."""
-    counts = memory.stats(user_id=user, device_id=device)
-    if user is None and device is None:
-        memory.list(limit=1)  # says what a scope needs
+    """What will go, with the count of it."""
     if agent is not None:
         return f"This erases everything of {whose} that is private to agent {agent!r}, for good."
+    counts = memory.stats(user_id=user, device_id=device)
     return (
         f"This erases EVERYTHING of {whose}: {output.counted(counts['turns'], 'turn')} and "
         f"{output.counted(counts['memories'], 'memory', 'memories')}, the private ones of every "
@@ -127,7 +128,14 @@ def restore(
     if not file.is_file():
         raise InvalidInput(f"there is no file {file}; name one that `scrubjay backup` wrote")
     confirm(f"This replaces EVERYTHING in the store in {settings.path} by the backup.", yes)
-    with opening.opened(settings, missing="make") as (memory, _):
+    with contextlib.ExitStack() as stack:
+        try:
+            memory, _ = stack.enter_context(opening.opened(settings, missing="make"))
+        except StoreDamaged as exc:
+            raise StoreDamaged(
+                f"the store in {settings.path} is too damaged to be opened; move that directory "
+                "aside and run the same command again, which makes a new one"
+            ) from exc
         left_out = memory.restore(file)
     if as_json:
         output.emit({"left_out": left_out})

@@ -6,6 +6,7 @@ typed cannot be used; 130 interrupted; 141 the reader of the output went away.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -25,6 +26,7 @@ UNREAD = 141
 # Typer brings its own click since 0.26; a bad option is the same class in either.
 UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
+_WRONG_PATHS = (errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 _CALLERS = (InvalidInput, SettingsError, NotFound, NotPermitted)
 _OPTIONS = {
     "user_id": "--user",
@@ -62,20 +64,21 @@ def guarded(command: Callable[[], Any], *, as_json: bool) -> int:
     try:
         code = command()
     except ScrubjayError as exc:
-        tell(in_words_of_the_command_line(str(exc)), exc.code, as_json=as_json)
+        text = str(exc)
+        if not isinstance(exc, SettingsError):  # a setting is named as `settings` lists it
+            text = in_words_of_the_command_line(text)
+        tell(text, exc.code, as_json=as_json)
         return MISTAKE if isinstance(exc, _CALLERS) else TROUBLE
     except UsageError as exc:
-        if not hasattr(exc, "format_message") or type(exc).__name__ == "NoArgsIsHelpError":
-            raise
-        tell(exc.format_message() + _where_to_look(exc), "usage", as_json=as_json)
+        tell(_usage(exc), "usage", as_json=as_json)
         return MISTAKE
     except typer.Abort:
         return TROUBLE
     except OSError as exc:
-        where = "" if exc.filename is None else f"{exc.filename}: "
+        where = "" if exc.filename is None else f"{str(exc.filename)[:200]}: "
         why = exc.strerror or type(exc).__name__
-        tell(f"{where}{why}; check that it exists and may be used", "os_error", as_json=as_json)
-        return TROUBLE
+        tell(f"{where}{why}; check the path and its owner", "os_error", as_json=as_json)
+        return MISTAKE if exc.errno in _WRONG_PATHS else TROUBLE
     return code if isinstance(code, int) else 0
 
 
@@ -88,7 +91,7 @@ def tell(message: str, code: str, *, as_json: bool) -> None:
 
 def interrupted() -> typer.Exit:
     """What ends a command that Ctrl-C stopped; what was acknowledged is kept."""
-    output.alert("interrupted", "what was stored before is kept; the same command goes on with it")
+    output.alert("interrupted", "what was done before is kept")
     return typer.Exit(INTERRUPTED)
 
 
@@ -99,7 +102,10 @@ def unread() -> typer.Exit:
     return typer.Exit(UNREAD)
 
 
-def _where_to_look(exc: Exception) -> str:
-    context = getattr(exc, "ctx", None)
-    path = getattr(context, "command_path", "scrubjay")
-    return f" `{path} --help` shows what there is."
+def _usage(exc: Exception) -> str:
+    """What is wrong with an option or argument, and where to look."""
+    shown: Callable[[], str] = getattr(exc, "format_message", exc.__str__)
+    message = shown().replace("Value error, ", "").rstrip(" .")
+    end = "" if message.endswith("?") else "."
+    path = getattr(getattr(exc, "ctx", None), "command_path", "scrubjay")
+    return f"{message}{end} `{path} --help` shows what there is"

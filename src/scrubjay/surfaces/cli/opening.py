@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,8 +35,13 @@ def load_settings(path: str | None = None, time_zone: str | None = None) -> Sett
         raise
     except (ValueError, OSError) as exc:  # a file that is no TOML, a variable that is no JSON
         reason = " ".join(str(exc).split())
+        where: object = "the settings"
+        if isinstance(exc, tomllib.TOMLDecodeError):
+            from scrubjay.surfaces.cli.origins import Origins
+
+            where = Origins().file
         raise SettingsError(
-            f"the settings cannot be read: {reason}. `scrubjay settings` lists every setting"
+            f"{where} cannot be read: {reason}. `scrubjay settings` lists every setting"
         ) from exc
     given: dict[str, Any] = {}
     if path is not None:

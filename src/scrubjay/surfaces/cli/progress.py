@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -22,6 +24,18 @@ _WORDS = {
 }
 
 
+def remaining(elapsed_s: float, done: int, total: int) -> str:
+    """The time left, if what is to come takes as long as what is done; "" while unknown.
+
+    >>> remaining(30.0, 100, 400)
+    'about 0:01:30 left'
+    """
+    if not 0 < done < total:
+        return ""
+    left = timedelta(seconds=round(elapsed_s / done * (total - done)))
+    return f"about {left} left"
+
+
 class Bars:
     """Called as `bars(done, total, what)`: one bar for each `what`, drawn from its first call.
 
@@ -31,6 +45,7 @@ class Bars:
     def __init__(self) -> None:
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
+        self._began: dict[str, float] = {}
         self._shown = sys.stderr.isatty()
 
     def __enter__(self) -> Self:
@@ -60,8 +75,12 @@ class Bars:
         # Of a single step nothing is known until it is over: the bar then only shows life.
         length = None if total == 1 and done == 0 else total
         if key not in self._tasks:
-            self._tasks[key] = progress.add_task(words, total=length)
-        progress.update(self._tasks[key], description=words, completed=done, total=length)
+            self._tasks[key] = progress.add_task(words, total=length, left="")
+            self._began[key] = time.monotonic()
+        progress.update(
+            self._tasks[key], description=words, completed=done, total=length,
+            left=remaining(time.monotonic() - self._began[key], done, total),
+        )  # fmt: skip
 
     def _start(self) -> Progress:
         if self._progress is None:
@@ -72,7 +91,6 @@ class Bars:
                 Progress,
                 TextColumn,
                 TimeElapsedColumn,
-                TimeRemainingColumn,
             )
 
             self._progress = Progress(
@@ -80,8 +98,7 @@ class Bars:
                 BarColumn(),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
+                TextColumn("{task.fields[left]}"),
                 console=Console(stderr=True),
                 transient=True,
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ class StoreJournal(StoreSuite):
 
     def test_every_field_comes_back(self, store: Store) -> None:
         """Scope, times, numbers and the types of metadata survive."""
-        metadata = {
+        metadata: dict[str, Any] = {
             "n": 2**53 + 1, "f": 0.1, "t": True, "none": None, "day": date(2026, 1, 2),
             "at": at(1), "list": [1, "1", {"deep": [None]}], "键": "值", "empty": {},
         }  # fmt: skip
