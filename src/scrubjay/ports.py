@@ -391,8 +391,10 @@ class Store(Protocol):
     ) -> int:
         """Throw the words and their segments away and write them anew from the content."""
 
-    def missing_vectors(self, model: int, limit: int) -> list[tuple[PartitionKey, list[int]]]:
-        """Up to `limit` memories that have no vector of `model`, by partition."""
+    def missing_vectors(
+        self, partition: PartitionKey, model: int, after: int, limit: int
+    ) -> list[int]:
+        """Up to `limit` sequences above `after` that have no vector of `model`, ascending."""
 
     def enqueue(
         self, partition: PartitionKey, kind: str, payload: Mapping[str, Any], priority: int = 0

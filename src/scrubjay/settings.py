@@ -34,23 +34,26 @@ class Settings(BaseSettings):
         default_factory=lambda: Path(platformdirs.user_data_dir("scrubjay")) / "default",
         description="The directory of the embedded store, where none is given in code.",
     )
-    tenant: str = Field("default", min_length=1, description="The tenant of every scope.")
+    tenant: str = Field(default="default", min_length=1, description="The tenant of every scope.")
     timezone: str = Field(
-        "UTC", description="The zone in which a time without one is read, as in Asia/Shanghai."
+        default="UTC",
+        description="The zone in which a time without one is read, as in Asia/Shanghai.",
     )
     synchronous: Literal["FULL", "NORMAL"] = Field(
-        "FULL",
+        default="FULL",
         description="FULL syncs each acknowledged write to the disk. NORMAL is faster and may "
         "lose the last writes when the power fails, though not when the process does.",
     )
     write_timeout_s: float = Field(
-        10.0, ge=0, description="Seconds a writer waits for another process before `StoreBusy`."
+        default=10.0,
+        ge=0,
+        description="Seconds a writer waits for another process before `StoreBusy`.",
     )
     cache_mb: int = Field(
-        256, ge=1, description="Megabytes of RAM for the indexes of users lately searched."
+        default=256, ge=1, description="Megabytes of RAM for the indexes of users lately searched."
     )
     embedder: str = Field(
-        "multilingual-e5-small",
+        default="multilingual-e5-small",
         description="The embedding model: a known name, a folder with model.onnx and "
         "tokenizer.json, `openai` for an OpenAI-compatible endpoint, or `none` for words alone.",
     )
@@ -59,18 +62,20 @@ class Settings(BaseSettings):
         description="Where prepared models are kept.",
     )
     model_wait_s: float = Field(
-        10.0, ge=0, description="Seconds a search waits for the model before it goes by words."
+        default=10.0,
+        ge=0,
+        description="Seconds a search waits for the model before it goes by words.",
     )
     model_threads: int | None = Field(
-        None, ge=1, description="Threads the model may use; by default up to two."
+        default=None, ge=1, description="Threads the model may use; by default up to two."
     )
     openai_base_url: str = Field(
-        "https://api.openai.com/v1", description="The endpoint, where embedder is `openai`."
+        default="https://api.openai.com/v1", description="The endpoint, where embedder is `openai`."
     )
-    openai_api_key: SecretStr = Field(SecretStr(""), description="Its key.")
-    openai_embedding_model: str = Field("text-embedding-3-small", description="Its model.")
+    openai_api_key: SecretStr = Field(default=SecretStr(""), description="Its key.")
+    openai_embedding_model: str = Field(default="text-embedding-3-small", description="Its model.")
     background: bool = Field(
-        True, description="Whether this process runs jobs; without, another one must."
+        default=True, description="Whether this process runs jobs; without, another one must."
     )
     recall: dict[str, float] = Field(
         default_factory=dict,

@@ -32,7 +32,9 @@ def say(*parts: object) -> None:
 
 def text_of(number: int) -> str:
     """A statement with a word of its own, and words it shares with its neighbours."""
-    return f"note kq{number:06d}z about topic{number % 7} and colour{number % 5} of day{number // 9}"
+    return (
+        f"note kq{number:06d}z about topic{number % 7} and colour{number % 5} of day{number // 9}"
+    )
 
 
 def make_busy() -> None:

@@ -43,7 +43,7 @@ class _Piece:
     content: str
 
 
-class _Transient(Exception):  # noqa: N818 - a signal inside this module, not an error of its own
+class _Transient(Exception):
     """A failure that may pass; `wait_s` is what the endpoint asked for, if it did."""
 
     def __init__(self, reason: str, wait_s: float | None = None) -> None:

@@ -174,17 +174,15 @@ def _embed_missing(store: Store, embedding: Embedding, progress: Progress | None
         raise ModelError("the model was closed")
     written = 0
     total = store.count_missing(row.number)
-    while True:
-        missing = store.missing_vectors(row.number, _EMBED_BATCH)
-        if not missing:
-            return written
-        before = written
-        for key, seqs in missing:
-            texts = store.texts(key, seqs)
-            vectors = embedding.embed(list(texts.values()), "passage").astype(np.float16)
-            rows = {seq: v.tobytes() for seq, v in zip(texts, vectors, strict=True)}
-            written += store.put_vectors(key, row.number, rows)
+    for key in store.partition_keys():
+        after = 0
+        while seqs := store.missing_vectors(key, row.number, after, _EMBED_BATCH):
+            texts = store.texts(key, seqs)  # some may have been forgotten since
+            if texts:
+                vectors = embedding.embed(list(texts.values()), "passage").astype(np.float16)
+                rows = {seq: v.tobytes() for seq, v in zip(texts, vectors, strict=True)}
+                written += store.put_vectors(key, row.number, rows)
+            after = seqs[-1]
             if progress:
                 progress(written, max(total, written), "vectors")
-        if written == before:  # erased between the two looks: nothing is left to do for them
-            return written
+    return written

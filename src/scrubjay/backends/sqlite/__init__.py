@@ -176,10 +176,12 @@ class SqliteStore:
         """See `Store.rebuild_words`."""
         return self._db.write(lambda c: segments.rebuild_words(c, self._rows, partition, words))
 
-    def missing_vectors(self, model: int, limit: int) -> list[tuple[PartitionKey, list[int]]]:
+    def missing_vectors(
+        self, partition: PartitionKey, model: int, after: int, limit: int
+    ) -> list[int]:
         """See `Store.missing_vectors`."""
         with self._db.read() as connection:
-            return segments.missing_vectors(connection, model, limit)
+            return segments.missing_vectors(connection, partition, model, after, limit)
 
     def count_missing(self, model: int) -> int:
         """See `Store.count_missing`."""

@@ -228,10 +228,11 @@ UPDATE partitions SET tail_words = max(0, tail_words - ?), tail_vectors = max(0,
 WHERE pid = ?
 
 -- name: missing_vectors
--- Active memories that a model has no vector of.
-SELECT m.pid, m.seq FROM memories m
-WHERE NOT EXISTS (SELECT 1 FROM vectors v WHERE v.pid = m.pid AND v.model = ?1 AND v.seq = m.seq)
-ORDER BY m.pid, m.seq LIMIT ?2
+-- Memories of a partition that a model has no vector of.
+SELECT m.seq FROM memories m
+WHERE m.pid = ?1 AND m.seq > ?3 AND NOT EXISTS
+    (SELECT 1 FROM vectors v WHERE v.pid = m.pid AND v.model = ?2 AND v.seq = m.seq)
+ORDER BY m.seq LIMIT ?4
 
 -- name: count_missing
 -- How many memories a model has no vector of.

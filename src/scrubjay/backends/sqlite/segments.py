@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 
-from scrubjay.backends.sqlite.jobs import key_of
 from scrubjay.backends.sqlite.journal import SEAL_AT, add_seal_job, find_partition
 from scrubjay.backends.sqlite.queries import query
 from scrubjay.backends.sqlite.rows import Rows
@@ -150,13 +149,14 @@ def rebuild_words(
 
 
 def missing_vectors(
-    connection: sqlite3.Connection, model: int, limit: int
-) -> list[tuple[PartitionKey, list[int]]]:
+    connection: sqlite3.Connection, key: PartitionKey, model: int, after: int, limit: int
+) -> list[int]:
     """See `Store.missing_vectors`."""
-    found: dict[int, list[int]] = {}
-    for pid, seq in connection.execute(query("missing_vectors"), (model, limit)):
-        found.setdefault(pid, []).append(seq)
-    return [(key_of(connection, pid), seqs) for pid, seqs in found.items()]
+    partition = find_partition(connection, key)
+    if partition is None:
+        return []
+    rows = connection.execute(query("missing_vectors"), (partition.pid, model, after, limit))
+    return [row[0] for row in rows]
 
 
 def texts(

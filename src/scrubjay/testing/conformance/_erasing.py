@@ -10,7 +10,7 @@ from scrubjay.errors import NotFound
 from scrubjay.index import segments as sealed
 from scrubjay.index.segments import without
 from scrubjay.model import PartitionKey
-from scrubjay.ports import Store, Target
+from scrubjay.ports import Rest, Store, Target
 from scrubjay.testing.conformance._base import Reopen, StoreSuite
 from scrubjay.testing.conformance.build import (
     ADA,
@@ -203,7 +203,7 @@ class StoreErase(StoreSuite):
         seal_words(store)
         before = store.counts([ADA])
 
-        def broken(*_: object) -> bytes | None:
+        def broken(*_: object) -> Rest | None:
             raise RuntimeError("a segment that cannot be read")
 
         with pytest.raises(RuntimeError):

@@ -10,7 +10,7 @@ import pytest
 
 from scrubjay.errors import InvalidInput, NotFound
 from scrubjay.model import Kind, PartitionKey, Scope, State, Tier
-from scrubjay.ports import Criteria, Store, Target
+from scrubjay.ports import Criteria, Rest, Store, Target
 from scrubjay.testing.conformance._base import StoreSuite
 from scrubjay.testing.conformance.build import (
     ADA,
@@ -182,7 +182,7 @@ class StoreSnapshot(StoreSuite):
         seal_words(store)
         looked: list[list[str]] = []
 
-        def look_meanwhile(kind: str, blob: bytes, gone: frozenset[int]) -> bytes | None:
+        def look_meanwhile(kind: str, blob: bytes, gone: frozenset[int]) -> Rest | None:
             del kind, blob, gone
             thread = threading.Thread(target=lambda: looked.append(seen(store)))
             thread.start()

@@ -344,11 +344,13 @@ class StoreModels(StoreSuite):
         mine = seqs_of(store, write(store, "one", "two", "three"))
         theirs = seqs_of(store, write(store, "four", key=BOB), BOB)
         assert store.count_missing(model) == 4
-        found = store.missing_vectors(model, 10)
-        assert {key: list(seqs) for key, seqs in found} == {ADA: mine, BOB: theirs}
-        assert sum(len(seqs) for _, seqs in store.missing_vectors(model, 2)) == 2
+        assert store.missing_vectors(ADA, model, 0, 10) == mine
+        assert store.missing_vectors(ADA, model, 0, 2) == mine[:2]
+        assert store.missing_vectors(ADA, model, mine[0], 10) == mine[1:]
+        assert store.missing_vectors(BOB, model, 0, 10) == theirs
         store.put_vectors(ADA, model, {s: vector(s) for s in mine})
-        assert store.missing_vectors(model, 10) == [(BOB, theirs)]
+        assert store.missing_vectors(ADA, model, 0, 10) == []
+        assert store.missing_vectors(BOB, model, 0, 10) == theirs
         assert store.count_missing(model) == 1
 
     def test_two_models_side_by_side(self, store: Store) -> None:

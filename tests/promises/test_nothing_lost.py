@@ -1,0 +1,811 @@
+"""Promise 1: nothing acknowledged is lost, and nothing is doubled.
+
+Writers are killed with SIGKILL, the power is cut under them (a file layer drops what was not
+synced), the disk fills up and turns read-only; threads, processes and forks write at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from scrubjay import AsyncMemory, Memory, errors
+from scrubjay.ports import Store
+from scrubjay.settings import load
+from scrubjay.testing.fakes import HashEmbedder
+from scrubjay.testing.faults import Fault, FaultyEmbedder, FaultyStore
+
+CHILD = Path(__file__).with_name("child.py")
+USER = "ada"
+LEASE_S = 0.5
+Repeat = Callable[[int], int]
+Open = Callable[..., Memory]
+
+
+def text_of(number: int) -> str:
+    """What child.py says as its statement of that number."""
+    return (
+        f"note kq{number:06d}z about topic{number % 7} and colour{number % 5} of day{number // 9}"
+    )
+
+
+@dataclass
+class Heard:
+    """What a child said before it died."""
+
+    began: set[int] = field(default_factory=set)
+    acked: dict[int, str] = field(default_factory=dict)
+    lines: list[list[str]] = field(default_factory=list)
+
+    def read(self, output: str) -> None:
+        whole = output[: output.rfind("\n") + 1]
+        for line in whole.splitlines():
+            parts = line.split()
+            self.lines.append(parts)
+            if parts[:2] == ["begin", "add"]:
+                self.began.add(int(parts[2]))
+            elif parts[:2] == ["ack", "add"]:
+                self.acked[int(parts[2])] = parts[3] if len(parts) > 3 else ""
+
+
+def run_child(
+    *arguments: object, kill_after_s: float | None = None, env: dict[str, str] | None = None
+) -> tuple[int, str]:
+    """Run child.py; kill it that long after it is ready. (exit code, what it said)."""
+    child = subprocess.Popen(
+        [sys.executable, str(CHILD), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+    )
+    assert child.stdout is not None
+    said: list[bytes] = []
+    ready = threading.Event()
+
+    def listen() -> None:
+        for line in child.stdout:  # type: ignore[union-attr]
+            said.append(line)
+            ready.set()
+        ready.set()
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    try:
+        ready.wait(60)
+        if kill_after_s is not None:
+            time.sleep(kill_after_s)
+            child.send_signal(signal.SIGKILL)
+        child.wait(120)
+    finally:
+        child.kill()
+        listener.join()
+        stderr = child.stderr.read().decode() if child.stderr else ""
+        child.stdout.close()
+        if child.stderr:
+            child.stderr.close()
+    assert "Traceback" not in stderr, stderr
+    return child.returncode, b"".join(said).decode()
+
+
+def reopened(path: Path) -> Memory:
+    return Memory(path, settings=load(embedder="none"), embedder=HashEmbedder(64))
+
+
+def flushed(memory: Memory) -> None:
+    """All vectors are there. What a dead worker had claimed waits for its lease to run out."""
+    deadline = time.monotonic() + 60
+    while not memory.flush(5):
+        assert time.monotonic() < deadline, "the background work does not come to an end"
+
+
+def assert_found(memory: Memory, numbers: Sequence[int]) -> None:
+    """By its own word, and by meaning alone."""
+    for number in numbers:
+        found = memory.search(f"kq{number:06d}z", user_id=USER, top_k=1)
+        assert [h.content for h in found] == [text_of(number)], f"statement {number} by word"
+        alone = {"vector_weight": 1.0, "before_weight": 0.0, "after_weight": 0.0}
+        found = memory.search(text_of(number), user_id=USER, top_k=3, policy=alone, explain=True)
+        near = {h.content: h.explanation["meaning"] for h in found if h.explanation}
+        assert near.get(text_of(number), 0) > 0.95, f"statement {number} by meaning"
+
+
+def contents(memory: Memory, **options: object) -> list[str]:
+    found: list[str] = []
+    cursor = None
+    while True:
+        page = memory.list(user_id=USER, limit=10_000, cursor=cursor, **options)  # type: ignore[arg-type]
+        found += [record.content for record in page]
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+# -- kill -9 --------------------------------------------------------------------------------
+
+
+def test_killed_while_adding(tmp_path: Path, repeat: Repeat) -> None:
+    """Killed at random moments, reopened each time: every acknowledged turn is there, once."""
+    chance = random.Random(20260101)
+    heard = Heard()
+    first = 0
+    for number in range(repeat(20)):
+        if number % 25 == 24:  # the soak begins anew now and then, to stay quick
+            shutil.rmtree(tmp_path / "store")
+            heard, first = Heard(), 0
+        code, said = run_child(
+            "add", tmp_path / "store", first, 3, kill_after_s=chance.uniform(0, 0.5)
+        )
+        assert code == -signal.SIGKILL
+        before = set(heard.acked)
+        heard.read(said)
+        with reopened(tmp_path / "store") as memory:
+            there = contents(memory)
+            assert len(there) == len(set(there)), "something is doubled"
+            missing = {text_of(n) for n in heard.acked} - set(there)
+            assert not missing, f"{len(missing)} acknowledged turns are lost"
+            assert set(there) <= {text_of(n) for n in heard.began}
+            flushed(memory)
+            new = sorted(set(heard.acked) - before)
+            older = chance.sample(sorted(before), min(10, len(before)))
+            assert_found(memory, [*new[:5], *new[-25:], *older])
+            # What was begun and not acknowledged is asked for again, with its key: there once.
+            for n in sorted(heard.began - set(heard.acked)):
+                receipt = memory.add(
+                    text_of(n), user_id=USER, session_id=f"s{n % 3}", idempotency_key=f"k{n}"
+                )
+                heard.acked[n] = receipt.ids[0]
+                assert (receipt.status == "replayed") == (text_of(n) in there)
+            assert memory.doctor().problems == ()
+            first = max(heard.began, default=-1) + 1
+    with reopened(tmp_path / "store") as memory:
+        assert sorted(contents(memory)) == sorted(text_of(n) for n in heard.acked)
+        for n, memory_id in heard.acked.items():
+            assert memory.get(memory_id, user_id=USER).content == text_of(n)
+
+
+def test_killed_while_changing_and_forgetting(tmp_path: Path, repeat: Repeat) -> None:
+    """Adds, updates and forgetting, each done or not done, never halfway."""
+    chance = random.Random(77)
+    first = 0
+    alive: dict[str, int] = {}
+    gone: set[str] = set()
+    words: dict[int, str] = {}
+    for number in range(repeat(8)):
+        if number % 25 == 24:
+            shutil.rmtree(tmp_path / "store")
+            alive, gone, words, first = {}, set(), {}, 0
+        code, said = run_child(
+            "mixed", tmp_path / "store", first, number, kill_after_s=chance.uniform(0.1, 0.7)
+        )
+        assert code == -signal.SIGKILL
+        heard = Heard()
+        heard.read(said)
+        open_step: list[str] = []
+        for what, *rest in heard.lines:
+            if what == "begin":
+                open_step = rest
+                first = max(first, int(rest[1]) + 1 if rest[0] != "forget" else first)
+            if what != "ack":
+                continue
+            open_step = []
+            if rest[0] == "add":
+                alive[rest[2]] = int(rest[1])
+            elif rest[0] == "update":
+                del alive[rest[2]]
+                alive[rest[3]] = int(rest[1])
+            else:
+                words[alive[rest[1]]] = rest[1]
+                del alive[rest[1]]
+                gone.add(rest[1])
+        with reopened(tmp_path / "store") as memory:
+            flushed(memory)
+            assert memory.doctor().problems == ()
+            there = {r.id: r for r in memory.list(user_id=USER, limit=10_000)}
+            for memory_id, n in list(alive.items()):
+                if memory_id in there:
+                    assert there[memory_id].content == text_of(n)
+                    continue
+                # Only the step under way may have come to its end unheard.
+                assert memory_id in open_step, f"the acknowledged {memory_id} is gone"
+                del alive[memory_id]
+            assert not gone & set(there), "something forgotten is back"
+            assert len(set(there) - set(alive)) <= 1
+            alive |= {i: _number_in(r.content) for i, r in there.items() if i not in alive}
+            for n in list(words)[-20:]:
+                found = memory.search(f"kq{n:06d}z", user_id=USER, include_history=True)
+                assert f"kq{n:06d}z" not in " ".join(h.content for h in found)
+            for n in list(alive.values())[-20:]:
+                assert memory.search(f"kq{n:06d}z", user_id=USER)[0].content == text_of(n)
+            found_versions = memory.list(user_id=USER, states=None, limit=10_000)
+            assert len({r.id for r in found_versions}) == len(found_versions)
+
+
+def _number_in(content: str) -> int:
+    match = re.search(r"kq(\d+)z", content)
+    assert match
+    return int(match[1])
+
+
+def test_killed_while_importing(tmp_path: Path, repeat: Repeat) -> None:
+    """The next import takes up what the killed one left, and doubles nothing."""
+    with Memory(tmp_path / "other", embedder="none") as memory:
+        memory.add([text_of(n) for n in range(1_400)], user_id=USER, session_id="s")
+        memory.export(tmp_path / "export.jsonl", user_id=USER)
+        expected = contents(memory)
+    chance = random.Random(5)
+    for number in range(repeat(4)):
+        store = tmp_path / f"store{number}"
+        for _ in range(2):
+            run_child(
+                "import", store, tmp_path / "export.jsonl", kill_after_s=chance.uniform(0.05, 1.2)
+            )
+        with reopened(store) as memory:
+            assert memory.doctor().problems == ()
+            memory.import_(tmp_path / "export.jsonl", user_id=USER)
+            assert contents(memory) == expected
+            flushed(memory)
+            assert_found(memory, chance.sample(range(1_400), 20))
+            assert memory.doctor().problems == ()
+            stats = memory.stats(user_id=USER)
+            assert (stats["turns"], stats["vectors"]) == (1_400, 1_400)
+        shutil.rmtree(store)
+
+
+# -- the disk -------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_the_wal_is_synced_before_each_acknowledgement(tmp_path: Path) -> None:
+    """Seen in the system calls: no acknowledgement follows a write to the WAL without a sync."""
+    trace = tmp_path / "trace"
+    command = ["strace", "-f", "-y", "-s", "64", "-o", str(trace), "-e",
+               "trace=pwrite64,write,fsync,fdatasync,sync_file_range",
+               sys.executable, str(CHILD), "one", str(tmp_path / "store"), "40"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    if done.returncode != 0 and b"ptrace" in done.stderr.lower():
+        pytest.skip("this machine does not allow tracing")
+    assert done.returncode == 0, done.stderr.decode()[-500:]
+    written = unsynced = 0
+    acknowledged = 0
+    for line in trace.read_text(errors="replace").splitlines():
+        if "scrubjay.db-wal>" in line and "pwrite64(" in line:
+            written += 1
+            unsynced += 1
+        elif "scrubjay.db-wal>" in line and re.search(r"f(data)?sync\(", line):
+            unsynced = 0
+        elif "write(1" in line and '"ack ' in line:
+            acknowledged += 1
+            assert written, f"acknowledgement {acknowledged} came without a write"
+            assert not unsynced, f"acknowledgement {acknowledged} came before the sync"
+            written = 0
+    assert acknowledged == 40
+
+
+@pytest.fixture(scope="session")
+def power_cut(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The file layer that drops what was not synced, compiled."""
+    if shutil.which("gcc") is None or not sys.platform.startswith("linux"):
+        pytest.skip("needs gcc on Linux")
+    library = tmp_path_factory.mktemp("shim") / "unsynced.so"
+    source = CHILD.with_name("unsynced.c")
+    built = subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl", "-lpthread"],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    if built.returncode:
+        pytest.skip(f"gcc cannot build the file layer: {built.stderr.decode()[-200:]}")
+    return str(library)
+
+
+def _after_power_cut(path: Path, said: str) -> tuple[Heard, list[str]]:
+    """(what was heard, what is there) after the power came back."""
+    heard = Heard()
+    heard.read(said)
+    with reopened(path) as memory:
+        assert memory.doctor().problems == ()
+        return heard, contents(memory)
+
+
+@pytest.mark.parametrize("lost", ["all", "some"])
+def test_the_power_is_cut(tmp_path: Path, power_cut: str, repeat: Repeat, lost: str) -> None:
+    """Whatever of the unsynced blocks is lost, what was acknowledged is there."""
+    chance = random.Random(f"power {lost}")
+    heard_any = 0
+    for number in range(repeat(8)):
+        store = tmp_path / f"store{number}"
+        env = {
+            "LD_PRELOAD": power_cut,
+            "UNSYNCED_AT": str(chance.randrange(1, 40) if number == 0 else chance.randrange(9_000)),
+            "UNSYNCED_SEED": str(0 if lost == "all" else chance.randrange(1, 1 << 30)),
+        }
+        code, said = run_child("add", store, 0, 2, env=env)
+        assert code == -signal.SIGKILL
+        heard, there = _after_power_cut(store, said)
+        assert {text_of(n) for n in heard.acked} <= set(there)
+        assert set(there) <= {text_of(n) for n in heard.began}
+        assert len(there) == len(set(there))
+        heard_any += len(heard.acked)
+        shutil.rmtree(store)
+    assert heard_any > 50, "the test cut the power too early to say anything"
+
+
+def test_the_power_cut_would_show_a_missing_sync(tmp_path: Path, power_cut: str) -> None:
+    """The same cut, with the setting that syncs later, loses something: the layer bites."""
+    lost = 0
+    for at in (900, 1_100, 1_300):
+        store = tmp_path / f"store{at}"
+        env = {"LD_PRELOAD": power_cut, "UNSYNCED_AT": str(at), "CHILD_SYNCHRONOUS": "NORMAL"}
+        _, said = run_child("add", store, 0, 1, env=env)
+        heard, there = _after_power_cut(store, said)
+        lost += len({text_of(n) for n in heard.acked} - set(there))
+        assert len(there) == len(set(there))
+    assert lost > 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of two megabytes."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounted = shutil.which("mount") and os.geteuid() == 0 and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(path)],
+        capture_output=True, check=False,
+    ).returncode == 0  # fmt: skip
+    if not mounted:
+        pytest.skip("needs to be root, to mount a small disk")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], capture_output=True, check=False)
+
+
+def test_the_disk_is_full(small_disk: Path, open_memory: Open) -> None:
+    """StoreFull, with nothing half-written; reading goes on; with space again, all goes on."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 700_000)
+    memory = open_memory(small_disk / "store", embedder=HashEmbedder(64))
+    acked: list[int] = []
+    refused = 0
+    for number in range(4_000):
+        try:
+            memory.add(text_of(number), user_id=USER)
+            acked.append(number)
+        except errors.StoreFull as exc:
+            assert "space" in str(exc)
+            refused += 1
+            if refused == 5:
+                break
+    assert refused, "two megabytes held everything"
+    assert acked
+    assert set(contents(memory)) == {text_of(n) for n in acked}
+    assert memory.search(f"kq{acked[-1]:06d}z", user_id=USER)[0].content == text_of(acked[-1])
+    with pytest.raises(errors.StoreFull):
+        memory.add(["too", "much " * 100_000], user_id=USER)
+    assert len(contents(memory)) == len(acked)
+    ballast.unlink()
+    memory.add("there is room again", user_id=USER)
+    flushed(memory)
+    assert_found(memory, acked[-10:])
+    assert memory.doctor().problems == ()
+    memory.close()
+    with reopened(small_disk / "store") as memory:
+        assert set(contents(memory)) == {text_of(n) for n in acked} | {"there is room again"}
+
+
+def test_a_file_may_not_grow(tmp_path: Path) -> None:
+    """The same under a limit of the process, where the system says it in another way."""
+    script = textwrap.dedent("""
+        import resource, signal, sys
+        from scrubjay import Memory, errors
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+        acked = 0
+        with Memory(sys.argv[1], embedder="none") as memory:
+            try:
+                for number in range(5_000):
+                    memory.add(f"thing {number} " + "x" * 300, user_id="ada")
+                    acked += 1
+            except errors.StoreError as exc:
+                print(type(exc).__name__)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+            assert memory.list(user_id="ada").total == acked, (memory.list(user_id="ada").total, acked)
+            memory.add("goes on", user_id="ada")
+            assert memory.doctor().sound
+    """)
+    del resource
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "store")],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-800:]
+    assert done.stdout.strip() in ("StoreFull", "StoreError")
+
+
+def test_a_read_only_directory(tmp_path: Path, open_memory: Open) -> None:
+    """StoreReadOnly for who may not write, in words that help; nothing is changed."""
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("root ignores modes, and there is no setpriv")
+    with open_memory(tmp_path / "store") as memory:
+        memory.add("before", user_id=USER)
+    for path in (tmp_path, *tmp_path.parents[:2]):
+        path.chmod(0o755)
+    for file in (tmp_path / "store").iterdir():
+        file.chmod(0o444)
+    (tmp_path / "store").chmod(0o555)
+    (tmp_path / "empty").mkdir(mode=0o555)
+    script = textwrap.dedent("""
+        import sys
+        from scrubjay import Memory, errors
+        for path in sys.argv[1:]:
+            try:
+                with Memory(path, embedder="none") as memory:
+                    memory.add("after", user_id="ada")
+            except errors.StoreReadOnly as exc:
+                print("refused", str(exc).count(path))
+    """)
+    command = [sys.executable, "-c", script,
+               *[str(tmp_path / n) for n in ("store", "empty", "new/store")]]  # fmt: skip
+    tmp_path.chmod(0o555)
+    if os.geteuid() == 0:
+        command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command]
+    try:
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"}
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, check=False, timeout=60
+        )
+    finally:
+        tmp_path.chmod(0o755)
+        (tmp_path / "store").chmod(0o755)
+    assert "Permission" not in done.stderr, done.stderr[-800:]
+    assert done.returncode == 0, done.stderr[-800:]
+    assert done.stdout.splitlines() == ["refused 1"] * 3
+    for file in (tmp_path / "store").iterdir():
+        file.chmod(0o644)
+    with open_memory(tmp_path / "store") as memory:
+        assert contents(memory) == ["before"]
+
+
+def test_an_injected_error_writes_nothing(open_memory: Open) -> None:
+    """Whatever the store raises in an add, the next one works and nothing is halfway there."""
+    memory = open_memory()
+    store: Store = FaultyStore(  # type: ignore[assignment]
+        memory._parts.store,
+        faults=[Fault("journal", 2, errors.StoreFull("no space; free some"))],
+    )
+    object.__setattr__(memory._parts, "store", store)
+    memory.add("one", user_id=USER)
+    with pytest.raises(errors.StoreFull):
+        memory.add("two", user_id=USER)
+    memory.add("three", user_id=USER)
+    assert contents(memory) == ["three", "one"]
+
+
+def test_a_lost_acknowledgement_is_not_a_lost_write(open_memory: Open) -> None:
+    """The caller tries again with the same key and doubles nothing."""
+    memory = open_memory()
+    store: Store = FaultyStore(  # type: ignore[assignment]
+        memory._parts.store,
+        faults=[Fault("journal", 1, errors.StoreBusy("cut off; try again"), after=True)],
+    )
+    object.__setattr__(memory._parts, "store", store)
+    with pytest.raises(errors.StoreBusy):
+        memory.add("only once", user_id=USER, idempotency_key="k")
+    receipt = memory.add("only once", user_id=USER, idempotency_key="k")
+    assert receipt.status == "replayed"
+    assert memory.stats(user_id=USER)["turns"] == 1
+
+
+# -- many at once ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_model", [False, True], ids=["words", "vectors"])
+def test_64_threads_add_10_000(open_memory: Open, with_model: bool) -> None:
+    """None lost, none doubled, each with its own outcome."""
+    memory = open_memory(embedder=HashEmbedder(32) if with_model else "none")
+    threads, each = 64, 157
+    ids: list[list[str]] = [[] for _ in range(threads)]
+    failures: list[BaseException] = []
+
+    def work(mine: int) -> None:
+        try:
+            for number in range(mine * each, (mine + 1) * each):
+                receipt = memory.add(text_of(number), user_id=USER, session_id=f"s{mine}")
+                assert receipt.status == "stored"
+                ids[mine] += receipt.ids
+        except BaseException as exc:  # noqa: BLE001 - handed to the test
+            failures.append(exc)
+
+    workers = [threading.Thread(target=work, args=(n,)) for n in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures, failures[0]
+    total = threads * each
+    assert total > 10_000
+    assert len({i for mine in ids for i in mine}) == total
+    there = contents(memory)
+    assert len(there) == total
+    assert set(there) == {text_of(n) for n in range(total)}
+    flushed(memory)
+    stats = memory.stats(user_id=USER)
+    assert stats["turns"] == stats["memories"] == stats["sources"] == total
+    if with_model:
+        assert stats["vectors"] == total
+        assert_found(memory, random.Random(1).sample(range(total), 30))
+    assert memory.doctor().problems == ()
+
+
+def test_300_threads_at_the_same_moment(open_memory: Open) -> None:
+    """More writers than fit into one group: each gets its own outcome."""
+    memory = open_memory()
+    outcomes: dict[int, str] = {}
+    start = threading.Barrier(300)
+
+    def work(number: int) -> None:
+        start.wait()
+        outcomes[number] = memory.add(text_of(number), user_id=USER).ids[0]
+
+    workers = [threading.Thread(target=work, args=(n,)) for n in range(300)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(set(outcomes.values())) == 300
+    for number, memory_id in outcomes.items():
+        assert memory.get(memory_id, user_id=USER).content == text_of(number)
+
+
+def test_one_key_from_64_threads(open_memory: Open) -> None:
+    """One of them writes, all get its outcome."""
+    memory = open_memory()
+    outcomes: list[tuple[str, tuple[str, ...]]] = []
+
+    def work() -> None:
+        receipt = memory.add("exactly once", user_id=USER, idempotency_key="k")
+        outcomes.append((receipt.status, receipt.ids))
+
+    workers = [threading.Thread(target=work) for _ in range(64)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(outcomes) == 64
+    assert sum(status == "stored" for status, _ in outcomes) == 1
+    assert len({ids for _, ids in outcomes}) == 1
+    assert memory.stats(user_id=USER)["turns"] == 1
+
+
+def test_two_processes_add_for_one_user(tmp_path: Path) -> None:
+    """Both to the end, none lost, none doubled, all found by meaning."""
+    store = tmp_path / "store"
+    script = textwrap.dedent("""
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        import child
+        child.make_busy()
+        with child.open_store(sys.argv[2]) as memory:
+            for number in range(int(sys.argv[3]), int(sys.argv[3]) + 300):
+                memory.add(child.text_of(number), user_id="ada", session_id="shared")
+            memory.flush()
+    """)
+    command = [sys.executable, "-c", script, str(CHILD.parent), str(store)]
+    children = [
+        subprocess.Popen([*command, str(first)], stderr=subprocess.PIPE) for first in (0, 300)
+    ]
+    errors_said = [child.communicate(timeout=120)[1].decode() for child in children]
+    assert [child.returncode for child in children] == [0, 0], errors_said
+    with reopened(store) as memory:
+        assert sorted(contents(memory)) == sorted(text_of(n) for n in range(600))
+        flushed(memory)
+        assert_found(memory, random.Random(2).sample(range(600), 40))
+        assert memory.stats(user_id=USER)["vectors"] == 600
+        assert memory.doctor().problems == ()
+
+
+_FORKS = """
+import os, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+import child
+from scrubjay.testing.fakes import HashEmbedder
+
+class Slow(HashEmbedder):
+    def embed(self, texts, role):
+        time.sleep(0.05)
+        return super().embed(texts, role)
+
+memory = child.Memory(sys.argv[2], settings=child.load(embedder="none", model_wait_s=2.0),
+                      embedder=Slow(64))
+stop = threading.Event()
+def keep_adding():
+    n = 1_000
+    while not stop.is_set():
+        memory.add(child.text_of(n), user_id="ada")
+        memory.search(f"kq{n:06d}z", user_id="ada")
+        n += 1
+if sys.argv[3] == "busy":  # forked while threads hold locks and the model is being loaded
+    threading.Thread(target=keep_adding, daemon=True).start()
+children = []
+for first in range(0, 40, 10):
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            for number in range(first, first + 10):
+                memory.add(child.text_of(number), user_id="ada")
+                found = memory.search(f"kq{number:06d}z", user_id="ada", top_k=1)
+                assert found[0].content == child.text_of(number)
+            assert memory.flush(30), "the child's flush did not end"
+            code = 0
+        finally:
+            memory.close()
+            os._exit(code)
+    children.append(pid)
+    time.sleep(0.03)
+codes = []
+for pid in children:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            codes.append(os.waitstatus_to_exitcode(status))
+            break
+        time.sleep(0.02)
+    else:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+        codes.append("hung")
+stop.set()
+memory.add("the parent goes on", user_id="ada")
+memory.flush(30)
+print(codes)
+memory.close()
+"""
+
+
+@pytest.mark.parametrize("how", ["quiet", "busy"])
+def test_forked_children_write_too(tmp_path: Path, how: str) -> None:
+    """A memory opened before the fork works in the children and in the parent."""
+    command = [sys.executable, "-W", "ignore", "-c", _FORKS, str(CHILD.parent)]
+    done = subprocess.run(
+        [*command, str(tmp_path / "store"), how],
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.stdout.strip() == "[0, 0, 0, 0]", done.stderr[-2_000:]
+    with reopened(tmp_path / "store") as memory:
+        there = contents(memory)
+        assert {text_of(n) for n in range(40)} | {"the parent goes on"} <= set(there)
+        assert len(there) == len(set(there))
+        assert memory.doctor().problems == ()
+
+
+def test_gathered_adds(tmp_path: Path) -> None:
+    """The async verbs, many at once."""
+
+    async def main() -> None:
+        async with AsyncMemory(tmp_path / "store", embedder=HashEmbedder(64)) as memory:
+            receipts = await asyncio.gather(
+                *(memory.add(text_of(n), user_id=USER) for n in range(200))
+            )
+            assert len({r.ids for r in receipts}) == 200
+            found = await asyncio.gather(
+                *(memory.search(f"kq{n:06d}z", user_id=USER, top_k=1) for n in range(0, 200, 10))
+            )
+            assert [f[0].content for f in found] == [text_of(n) for n in range(0, 200, 10)]
+
+    asyncio.run(main())
+
+
+# -- background work ------------------------------------------------------------------------
+
+
+def test_an_outage_loses_no_vector(open_memory: Open) -> None:
+    """Jobs wait and are seen; reading goes on by words; afterwards all is there."""
+    embedder = FaultyEmbedder(HashEmbedder(64))
+    memory = open_memory(embedder=embedder)
+    memory.add(text_of(0), user_id=USER, wait=True)
+    embedder.down.set()
+    receipts = [memory.add(text_of(n), user_id=USER) for n in range(1, 20)]
+    assert all(r.status == "stored" for r in receipts)
+    assert memory.flush(5) is False
+    found = memory.search("kq000007z", user_id=USER)
+    assert found[0].content == text_of(7)
+    assert found.pending == 19
+    assert any("words alone" in note for note in found.notes)
+    assert memory.stats()["jobs_by_state"]["waiting"] > 0
+    embedder.down.clear()
+    assert memory.doctor(repair=True).sound
+    flushed(memory)
+    assert_found(memory, range(20))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_moody_model_loses_no_vector(open_memory: Open, seed: int) -> None:
+    """Outages, partial and wrong answers, strangers' errors, in any order."""
+    embedder = FaultyEmbedder(
+        HashEmbedder(64), script=[None, None], seed=seed, rate=0.4,
+        kinds=("outage", "partial", "wrong", "crash"),
+    )  # fmt: skip
+    memory = open_memory(embedder=embedder)
+    for number in range(40):
+        memory.add(text_of(number), user_id=USER)
+    deadline = time.monotonic() + 40
+    while memory.stats(user_id=USER)["vectors"] < 40 and time.monotonic() < deadline:
+        memory.flush(2)
+        memory.doctor(repair=True)
+    assert embedder.failures > 0
+    assert memory.stats(user_id=USER)["vectors"] == 40
+    embedder._rate = 0.0
+    flushed(memory)
+    assert_found(memory, range(40))
+
+
+def test_a_refused_text_holds_up_no_other(open_memory: Open) -> None:
+    """It stays visible among the dead jobs, and is still found by words."""
+    embedder = FaultyEmbedder(HashEmbedder(64), rejects=lambda text: "kq000013z" in text)
+    memory = open_memory(embedder=embedder)
+    memory.add([text_of(n) for n in range(30)], user_id=USER)
+    assert memory.flush(20) is False
+    assert memory.stats(user_id=USER)["vectors"] == 29
+    assert memory.stats()["jobs_by_state"]["dead"] == 1
+    assert not memory.doctor().sound
+    assert memory.search("kq000013z", user_id=USER)[0].content == text_of(13)
+    assert_found(memory, [12, 14])
+
+
+def test_a_stubborn_store_kills_no_worker(open_memory: Open) -> None:
+    """Errors of the store in the background are tried again, and no thread dies of them."""
+    memory = open_memory(embedder=HashEmbedder(64))
+    faulty: Store = FaultyStore(  # type: ignore[assignment]
+        memory._parts.store, seed=3, rate=0.5, methods=("claim", "put_vectors", "complete", "fail"),
+    )  # fmt: skip
+    memory._parts.background._store = faulty  # type: ignore[attr-defined]
+    for number in range(20):
+        memory.add(text_of(number), user_id=USER)
+    time.sleep(1)
+    memory._parts.background._store = memory._parts.store  # type: ignore[attr-defined]
+    with sqlite3.connect(memory._parts.store.path) as connection:  # type: ignore[attr-defined]
+        connection.execute("UPDATE jobs SET lease_until = 0")
+    connection.close()
+    flushed(memory)
+    assert memory.stats(user_id=USER)["vectors"] == 20
+
+
+def test_a_store_that_fails_while_the_model_loads(open_memory: Open) -> None:
+    """A search goes on by words, and no thread dies with an error nobody hears."""
+    memory = open_memory(embedder=HashEmbedder(64))
+    memory._parts.embedding._store = FaultyStore(  # type: ignore[assignment]
+        memory._parts.store,
+        faults=[Fault("models", 1, errors.StoreBusy("busy; try again"))],
+    )
+    memory._parts.store.journal  # noqa: B018 - the store itself is sound
+    found = memory.search("anything", user_id=USER)
+    assert len(found) == 0
+    assert any("words alone" in note for note in found.notes)
+
+
+def test_the_clock_may_jump(open_memory: Open) -> None:
+    """Order follows sequences, whatever the clock says."""
+    from scrubjay.testing.faults import SimulatedClock
+
+    clock = SimulatedClock(datetime(2026, 5, 1, tzinfo=UTC))
+    memory = open_memory(clock=clock)
+    for number, days in enumerate((0, 400, -30_000, 30_000, -1)):
+        clock.advance(days=days)
+        memory.add(text_of(number), user_id=USER, session_id="s")
+    assert contents(memory) == [text_of(n) for n in (4, 3, 2, 1, 0)]
+    assert memory.doctor().sound
