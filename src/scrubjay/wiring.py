@@ -72,6 +72,9 @@ def _assemble(
         chosen = chosen.model_copy(update={"embedder": embedder})
         embedder = None
     path = _directory(chosen.path if location is None else location)
+    with _as_settings_error("recall"):  # before the store is opened, which nobody would close
+        policy = make_policy(RecallPolicy(), dict(chosen.recall))
+    default_zone = zone(chosen.timezone)
     store = SqliteStore(
         path,
         PlainCodec(),
@@ -86,15 +89,13 @@ def _assemble(
         opener = lambda: open_model(chosen, progress)  # noqa: E731
     embedding = Embedding(opener, store, wait_s=chosen.model_wait_s)
     background: Background = Worker(store, embedding) if chosen.background else NoWorker(store)
-    with _as_settings_error("recall"):
-        policy = make_policy(RecallPolicy(), dict(chosen.recall))
     return Parts(
         store=store,
         cache=IndexCache(store, chosen.cache_mb * 1_048_576),
         embedding=embedding,
         background=background,
         clock=clock or system_clock,
-        zone=zone(chosen.timezone),
+        zone=default_zone,
         tenant=chosen.tenant,
         policy=policy,
     )

@@ -384,8 +384,7 @@ def test_the_disk_is_full(small_disk: Path, open_memory: Open) -> None:
         try:
             memory.add(text_of(number), user_id=USER)
             acked.append(number)
-        except errors.StoreFull as exc:
-            assert "space" in str(exc)
+        except errors.StoreFull:
             refused += 1
             if refused == 5:
                 break
@@ -393,7 +392,7 @@ def test_the_disk_is_full(small_disk: Path, open_memory: Open) -> None:
     assert acked
     assert set(contents(memory)) == {text_of(n) for n in acked}
     assert memory.search(f"kq{acked[-1]:06d}z", user_id=USER)[0].content == text_of(acked[-1])
-    with pytest.raises(errors.StoreFull):
+    with pytest.raises(errors.StoreFull, match="space"):
         memory.add(["too", "much " * 100_000], user_id=USER)
     assert len(contents(memory)) == len(acked)
     ballast.unlink()
@@ -426,7 +425,6 @@ def test_a_file_may_not_grow(tmp_path: Path) -> None:
             memory.add("goes on", user_id="ada")
             assert memory.doctor().sound
     """)
-    del resource
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "store")],
         capture_output=True, text=True, check=False, timeout=120,
@@ -649,7 +647,7 @@ for first in range(0, 40, 10):
                 memory.add(child.text_of(number), user_id="ada")
                 found = memory.search(f"kq{number:06d}z", user_id="ada", top_k=1)
                 assert found[0].content == child.text_of(number)
-            assert memory.flush(30), "the child's flush did not end"
+            assert memory.flush(8), "the child's flush did not end"
             code = 0
         finally:
             memory.close()
@@ -658,7 +656,7 @@ for first in range(0, 40, 10):
     time.sleep(0.03)
 codes = []
 for pid in children:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
@@ -671,7 +669,7 @@ for pid in children:
         codes.append("hung")
 stop.set()
 memory.add("the parent goes on", user_id="ada")
-memory.flush(30)
+memory.flush(8)
 print(codes)
 memory.close()
 """

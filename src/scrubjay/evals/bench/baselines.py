@@ -74,7 +74,8 @@ class BareVectors:
         import numpy as np
 
         peaks = np.abs(rows).max(axis=1, keepdims=True)
-        return np.rint(rows / peaks * 127).astype(np.int8)
+        codes: NDArray[np.int8] = np.rint(rows / peaks * 127).astype(np.int8)
+        return codes
 
     def search(self, query: NDArray[np.float32]) -> NDArray[np.int64]:
         """The places of the best 50."""

@@ -13,7 +13,7 @@ from scrubjay.surfaces.cli.progress import Bars
 if TYPE_CHECKING:
     from scrubjay import Settings
 
-models = typer.Typer(help="Embedding models: prepare the one that the settings name.")
+models = typer.Typer()
 
 
 def settings(path: options.Path = None, as_json: options.Json = False) -> None:
@@ -83,7 +83,10 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
 @models.callback()
 def _models() -> None:
-    """Embedding models: prepare the one that the settings name."""
+    """Embedding models: prepare the one that the settings name.
+
+    - `scrubjay models prepare`
+    """
 
 
 @models.command()
@@ -101,7 +104,7 @@ def prepare(as_json: options.Json = False) -> None:
     if chosen.embedder == "none":
         raise InvalidInput("the setting embedder is none; set SCRUBJAY_EMBEDDER to name a model")
     with Bars() as bars:
-        model = open_model(chosen, bars.model)
+        model = open_model(chosen, bars.steps(opening.PREPARING))
         facts = {"model": model.model_id, "dimension": model.dimension}
         close = getattr(model, "close", None)
         if close is not None:

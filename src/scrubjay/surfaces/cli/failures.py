@@ -15,7 +15,14 @@ from typing import Any, cast
 
 import typer
 
-from scrubjay.errors import InvalidInput, NotFound, NotPermitted, ScrubjayError, SettingsError
+from scrubjay.errors import (
+    ImportFailed,
+    InvalidInput,
+    NotFound,
+    NotPermitted,
+    ScrubjayError,
+    SettingsError,
+)
 from scrubjay.surfaces.cli import output
 
 MISTAKE = 2
@@ -65,7 +72,7 @@ def guarded(command: Callable[[], Any], *, as_json: bool) -> int:
         code = command()
     except ScrubjayError as exc:
         text = str(exc)
-        if not isinstance(exc, SettingsError):  # a setting is named as `settings` lists it
+        if not isinstance(exc, (SettingsError, ImportFailed)):  # these name settings, fields
             text = in_words_of_the_command_line(text)
         tell(text, exc.code, as_json=as_json)
         return MISTAKE if isinstance(exc, _CALLERS) else TROUBLE

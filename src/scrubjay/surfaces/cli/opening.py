@@ -20,6 +20,8 @@ from scrubjay.surfaces.cli.progress import Bars
 if TYPE_CHECKING:
     from scrubjay import Memory, Settings
 
+PREPARING = "preparing the model"
+
 Missing = Literal["make", "empty", "refuse"]
 """Where there is no store: make one, answer as an empty one would, or refuse."""
 
@@ -77,7 +79,7 @@ def opened(
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="scrubjay-empty-"))
             chosen = chosen.model_copy(update={"path": Path(folder)})
         bars = stack.enter_context(Bars())
-        memory = stack.enter_context(Memory(settings=chosen, progress=bars.model))
+        memory = stack.enter_context(Memory(settings=chosen, progress=bars.steps(PREPARING)))
         yield memory, bars
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -64,9 +65,9 @@ class Bars:
         """Report that `done` of `total` are done."""
         self._update(what, _WORDS.get(what, what), done, total)
 
-    def model(self, done: int, total: int, what: str) -> None:
-        """Report a step of the preparation of a model: one bar, whose words change."""
-        self._update("model", f"preparing the model: {what}", done, total)
+    def steps(self, label: str) -> Callable[[int, int, str], None]:
+        """One bar for different steps, as `label: what`."""
+        return lambda done, total, what: self._update(label, f"{label}: {what}", done, total)
 
     def _update(self, key: str, words: str, done: int, total: int) -> None:
         if not self._shown or total <= 0:

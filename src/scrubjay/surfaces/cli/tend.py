@@ -29,6 +29,8 @@ def export(
     - `scrubjay export ada.jsonl --user ada`
     """
     settings = opening.load_settings(path)
+    if file.is_dir():
+        raise InvalidInput(f"{file} is a directory; name a file in it")
     if file.exists() and not force:
         raise InvalidInput(f"{file} exists; name a new file, or write over it with --force")
     with opening.opened(settings) as (memory, _):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,8 +13,6 @@ from scrubjay.surfaces.cli.progress import Bars
 
 if TYPE_CHECKING:
     from scrubjay.evals import Report
-
-_BENCH = "scrubjay.evals.bench"
 
 
 def demo(path: options.Path = None) -> None:
@@ -52,8 +49,11 @@ Sizes = Annotated[
     options.option(
         "--sizes",
         metavar="SIZE",
-        help="Which sizes, as 1k or 1k,10k; may be repeated. Without it all of them.",
+        help="Which of 1k, 10k, 100k and users, as 1k,10k; may be repeated. Without it all.",
     ),
+]
+WithModel = Annotated[
+    bool, options.option("--model/--no-model", help="Measure the embedding model as well.")
 ]
 
 
@@ -115,37 +115,35 @@ def _print_report(report: Report) -> None:
 
 def bench(
     sizes: Sizes = None,
+    model: WithModel = True,
     as_json: options.Json = False,
 ) -> None:
     """Measure writing, searching and embedding on this machine, each beside a bare baseline.
 
+    All sizes together take about ten minutes.
+
     - `scrubjay bench --sizes 1k --json`
     """
+    from scrubjay.evals.bench import run
+
     chosen = [part.strip() for text in sizes or () for part in text.split(",") if part.strip()]
-    run = importlib.import_module(_BENCH).run
     with Bars() as bars:
-        report = run(chosen or None, bars)
+        report = run(chosen or None, model=model, progress=bars.steps("measuring"))
     if as_json:
         output.emit(report.to_dict())
     else:
-        _print_rows(report.rows())
+        _print_figures(report.rows())
 
 
-def _print_rows(rows: Any) -> None:
-    """Whatever the report's rows are: mappings by column, or sequences of cells."""
+def _print_figures(rows: Iterable[tuple[str, ...]]) -> None:
     from rich import box
     from rich.table import Table
 
-    listed = list(rows)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    if listed and isinstance(listed[0], Mapping):
-        for column in listed[0]:
-            table.add_column(str(column))
-        listed = [row.values() for row in listed]
-    for row in listed:
-        table.add_row(*(_cell(value) for value in row))
+    for column in ("figure", "size"):
+        table.add_column(column)
+    for column in ("value", "baseline", "ratio", "bar", "reached"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*row)
     output.console().print(table)
-
-
-def _cell(value: object) -> str:
-    return f"{value:,.3f}" if isinstance(value, float) else "" if value is None else str(value)
