@@ -33,8 +33,9 @@ from scrubjay.model import (
     partition_of,
     visible_partitions,
 )
-from scrubjay.ports import Background, Clock, Request, Store
+from scrubjay.ports import Background, Clock, Store
 from scrubjay.read.options import MAX_QUERY_CHARS
+from scrubjay.storage import Request
 from scrubjay.text.normal import clean
 from scrubjay.write.episode import Writing
 

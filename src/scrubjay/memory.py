@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from scrubjay.errors import InvalidInput, masked
@@ -36,13 +37,13 @@ from scrubjay.model import (
     visible_partitions,
     written_partition,
 )
-from scrubjay.ports import Target
 from scrubjay.read import browse, options
 from scrubjay.read.filters import parse as parse_filters
 from scrubjay.read.hits import hydrate
 from scrubjay.read.pack import FORMATS, Context, Format, pack
 from scrubjay.read.plan import make_plan
 from scrubjay.read.search import candidates
+from scrubjay.storage import Target
 from scrubjay.text.instants import read_time
 from scrubjay.text.instants import zone as named_zone
 from scrubjay.text.tokens import estimate
@@ -245,7 +246,7 @@ class MemoryCore(Keeper):
         if target.memory_id is not None and self._is_common(target.memory_id, scope):
             authorise(principal, Right.ADMIN, scope)
             keys = [*visible_partitions(scope)[-1:]]
-        return forget(parts.store, parts.cache, parts.embedding, keys, target)
+        return forget(parts.store, parts.cache, parts.embedding, keys, target, parts.clock())
 
     def _is_common(self, memory_id: str, scope: Scope) -> bool:
         with self._parts.store.snapshot() as snapshot:
@@ -356,7 +357,7 @@ class MemoryCore(Keeper):
         if language not in (None, "en", "zh"):
             raise InvalidInput(f"language is en or zh, not {masked(language)}")
         result = self.search(query, top_k=top_k, time_zone=time_zone, **search)
-        return pack(
+        block = pack(
             result.hits,
             query=query,
             max_tokens=max_tokens,
@@ -365,6 +366,7 @@ class MemoryCore(Keeper):
             count=count_tokens,
             language=language,
         )
+        return replace(block, pending=result.pending, notes=result.notes)
 
     def get(
         self,

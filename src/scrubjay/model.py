@@ -415,7 +415,7 @@ class Job:
     partition: PartitionKey
     payload: Mapping[str, Any]
     attempts: int = 0
-    not_before: datetime | None = None
+    lease: int = 0
     last_error: str | None = None
 
 
@@ -438,8 +438,7 @@ def new_id(at: datetime) -> str:
     '019b76da-a800'
     """
     millis = max(0, int(at.timestamp() * 1000)) & ((1 << 48) - 1)
-    chance = int.from_bytes(os.urandom(10), "big")
-    value = millis << 80 | 0x7 << 76 | (chance >> 68) << 64
-    value |= 0b10 << 62 | chance & ((1 << 62) - 1)
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    chance = os.urandom(10).hex()
+    head = f"{millis:012x}"
+    variant = "89ab"[int(chance[3], 16) & 3]
+    return f"{head[:8]}-{head[8:]}-7{chance[:3]}-{variant}{chance[4:7]}-{chance[7:19]}"

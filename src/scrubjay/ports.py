@@ -25,20 +25,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from scrubjay.model import (
-    Erasure,
-    Job,
-    Kind,
-    MemoryRecord,
-    PartitionKey,
-    Scope,
-    State,
-    Tier,
-    Turn,
+from scrubjay.model import Erasure, Job, MemoryRecord, PartitionKey, Scope, Turn
+from scrubjay.storage import (
+    Criteria,
+    Entry,
+    JobCounts,
+    Journalled,
+    ModelRow,
+    NewMemory,
+    NewSegment,
+    PartitionState,
+    Request,
+    RewriteSegment,
+    SegmentInfo,
+    TailWords,
+    Target,
 )
 
 if TYPE_CHECKING:
@@ -47,124 +51,6 @@ if TYPE_CHECKING:
 
 Clock = Callable[[], datetime]
 """Returns the present as an aware time. Tests and simulations bring their own."""
-
-SegmentKind = Literal["words", "vectors"]
-
-
-@dataclass(frozen=True, slots=True)
-class NewMemory:
-    """A memory on its way into the store.
-
-    `postings` is its words as `scrubjay.index.words.pack` wrote them and `length` their count.
-    `content_hash` is what makes two statements the same one; the store keeps at most one
-    active episode of a hash in a partition.
-    """
-
-    record: MemoryRecord
-    content_hash: bytes
-    postings: bytes
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A turn and the verbatim episodes cut from it, to be journalled together."""
-
-    turn: Turn
-    episodes: tuple[NewMemory, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """An idempotency key with a keyed digest of the body it came with."""
-
-    key: str
-    digest: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Journalled:
-    """What `Store.journal` did. `ids[i]` are the memories of entry i; `repeated` were there."""
-
-    ids: tuple[tuple[str, ...], ...]
-    turn_ids: tuple[str, ...]
-    repeated: frozenset[str] = frozenset()
-    replayed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Criteria:
-    """Which memories a read may return, beyond the scope.
-
-    None means no restriction. `since` and `until` bound the time of any source of the memory,
-    half-open. `states` defaults to active ones; expired memories are never active, whatever
-    their row says, once `now` is past `expires_at`. `known_at` keeps what had been recorded
-    by then.
-    """
-
-    now: datetime
-    session_id: str | None = None
-    namespace: str | None = None
-    kinds: tuple[Kind, ...] | None = None
-    tiers: tuple[Tier, ...] | None = None
-    states: tuple[State, ...] | None = (State.ACTIVE,)
-    since: datetime | None = None
-    until: datetime | None = None
-    as_of: datetime | None = None
-    known_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionState:
-    """A partition as a snapshot sees it.
-
-    `next_seq` is one more than the highest sequence ever given. `generation` grows with every
-    committed change of the partition; `epoch` with each one that is more than an append to a
-    tail: sealing, erasing, superseding. Equal generations mean that nothing has changed.
-    """
-
-    key: PartitionKey
-    pid: int
-    next_seq: int
-    generation: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRow:
-    """An embedding model as the store knows it.
-
-    `number` stands for it in rows. `baseline` is the cosine it gives unrelated texts, by which
-    relevance is calibrated; it is kept so that a score does not change with the process.
-    """
-
-    number: int
-    name: str
-    dimension: int
-    baseline: float
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentInfo:
-    """A sealed segment without its blob. `model` is 0 for words."""
-
-    sid: int
-    kind: SegmentKind
-    model: int
-    count: int
-    min_seq: int
-    max_seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class TailWords:
-    """The words of a memory that is in no segment yet. `previous` is 0 where none."""
-
-    seq: int
-    length: int
-    previous: int
-    occurred_at: int
-    postings: bytes
 
 
 class Snapshot(Protocol):
@@ -228,62 +114,6 @@ class Snapshot(Protocol):
         """The journal of a partition in the order it was written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What to forget, inside one scope. Exactly one of the fields below `whole` is set."""
-
-    whole: bool = False
-    memory_id: str | None = None
-    session_id: str | None = None
-    turn_id: str | None = None
-    before: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """What is left of a segment: its blob, how many memories, and their first and last."""
-
-    blob: bytes
-    count: int
-    min_seq: int
-    max_seq: int
-
-
-RewriteSegment = Callable[[SegmentKind, bytes, frozenset[int]], Rest | None]
-"""(kind, blob, forgotten seqs) -> the rest, with the same blob if it held none of them, or None
-when nothing is left."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewSegment:
-    """A segment to seal: it takes the place of `replaces` and of the tail rows it holds.
-
-    `rows` are the tail rows it took in: sequences for words, row ids for vectors.
-    """
-
-    kind: SegmentKind
-    model: int
-    count: int
-    min_seq: int
-    max_seq: int
-    blob: bytes
-    rows: tuple[int, ...] = ()
-    replaces: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class JobCounts:
-    """Jobs by state: `ready` to be claimed now, `leased` to a worker, `waiting` for their time,
-    `dead` after too many failures, where they stay visible.
-    """
-
-    ready: int = 0
-    leased: int = 0
-    waiting: int = 0
-    dead: int = 0
-    kinds: Mapping[str, int] = field(default_factory=dict)
-
-
 class Store(Protocol):
     """Rows, journal, jobs and segment blobs. The truth, from which all else can be rebuilt."""
 
@@ -337,7 +167,11 @@ class Store(Protocol):
         """
 
     def erase(
-        self, keys: Sequence[PartitionKey], target: Target, rewrite: RewriteSegment
+        self,
+        keys: Sequence[PartitionKey],
+        target: Target,
+        rewrite: RewriteSegment,
+        now: datetime,
     ) -> Erasure:
         """Remove everything `target` names from these partitions, in one transaction.
 

@@ -26,6 +26,9 @@ BATCH = 64
 does not wait long behind a bulk import."""
 LEASE_S = 20.0
 """How long the jobs of a worker that died wait. A slower batch may run twice, without harm."""
+LINGER_S = 0.05
+"""How long a worker waits for more of the same after the first, unless someone waits for it:
+one batch then does for many single writes."""
 IDLE_S = 2.0
 """How often an idle worker looks for jobs that other processes left."""
 _MAX_ATTEMPTS = 10
@@ -54,6 +57,7 @@ class Worker:
         self._busy = False
         self._changed = threading.Condition()
         self._woken = False
+        self._waited_for = 0
 
     def wake(self) -> None:
         """There is new work."""
@@ -74,6 +78,16 @@ class Worker:
         """Wait until no job is ready or running; False at the timeout, or if jobs wait or died."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self.wake()
+        with self._changed:
+            self._waited_for += 1
+            self._changed.notify_all()
+        try:
+            return self._wait(deadline, progress)
+        finally:
+            with self._changed:
+                self._waited_for -= 1
+
+    def _wait(self, deadline: float | None, progress: Progress | None) -> bool:
         most = 0
         while True:
             with self._changed:
@@ -91,10 +105,12 @@ class Worker:
 
     def close(self) -> None:
         """Stop after the job at hand. What is left waits in the store."""
+        if os.getpid() != self._process:
+            self._start()
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        if self._thread is not None and self._process == os.getpid():
+        if self._thread is not None:
             self._thread.join()
             self._thread = None
 
@@ -103,6 +119,8 @@ class Worker:
             with self._changed:
                 if self._stopping:
                     return
+                if self._woken and not self._waited_for:
+                    self._changed.wait_for(lambda: self._stopping or self._waited_for, LINGER_S)
                 self._woken = False
                 self._busy = True
             try:
@@ -122,21 +140,20 @@ class Worker:
         jobs = self._store.claim(BATCH, LEASE_S, _now())
         if not jobs:
             return False
-        if jobs[0].kind == "embed":
-            embed_jobs(self._store, self._embedding, jobs, _now())
-            return True
-        for job in jobs:
-            self._seal(job)
-        return True
-
-    def _seal(self, job: Job) -> None:
         try:
-            compact.seal(self._store, job.partition)
-        except ScrubjayError as exc:
-            retry = None if job.attempts >= _MAX_ATTEMPTS else _now() + _delay(job)
-            self._store.fail(job, str(exc), retry, job.payload)
-        else:
-            self._store.complete([job])
+            if jobs[0].kind == "embed":
+                embed_jobs(self._store, self._embedding, jobs, _now())
+            else:
+                for job in jobs:
+                    compact.seal(self._store, job.partition)
+                self._store.complete(jobs)
+        except StoreClosed:
+            raise
+        except Exception as exc:  # noqa: BLE001 - whatever a job does, the worker must outlive it
+            for job in jobs:
+                retry = None if job.attempts >= _MAX_ATTEMPTS else _now() + _delay(job)
+                self._store.fail(job, f"{type(exc).__name__}: {exc}", retry, job.payload)
+        return True
 
 
 def _delay(job: Job) -> timedelta:

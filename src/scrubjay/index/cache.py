@@ -11,7 +11,8 @@ from contextlib import ExitStack
 
 from scrubjay.index.partition import Partition
 from scrubjay.model import PartitionKey
-from scrubjay.ports import PartitionState, Snapshot, Store
+from scrubjay.ports import Snapshot, Store
+from scrubjay.storage import PartitionState
 
 
 class _Slot:

@@ -12,15 +12,8 @@ from collections.abc import Sequence
 
 from scrubjay.index import segments as sealed
 from scrubjay.model import PartitionKey
-from scrubjay.ports import (
-    NewSegment,
-    PartitionState,
-    SegmentInfo,
-    SegmentKind,
-    Snapshot,
-    Store,
-    TailWords,
-)
+from scrubjay.ports import Snapshot, Store
+from scrubjay.storage import NewSegment, PartitionState, SegmentInfo, SegmentKind, TailWords
 
 SMALLEST = 512
 FAN_OUT = 8

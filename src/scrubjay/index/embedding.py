@@ -6,14 +6,16 @@ fails to load is tried again after a while.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from scrubjay.errors import ModelError, ModelUnavailable, ScrubjayError
-from scrubjay.ports import Embedder, ModelRow, Store
+from scrubjay.errors import ModelError, ModelUnavailable, ScrubjayError, StoreClosed
+from scrubjay.ports import Embedder, Store
+from scrubjay.storage import ModelRow
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,15 +48,27 @@ class Embedding:
         self._opener = opener
         self._store = store
         self._wait_s = wait_s
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
         self._cache: OrderedDict[tuple[str, str], NDArray[np.float32]] = OrderedDict()
+        self._closed = False
+        self._start()
         self._embedder: Embedder | None = None
         self._row: ModelRow | None = None
         self._others: tuple[str, ...] = ()
         self._error: str | None = None
         self._failed_at = float("-inf")
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._loading = False
+
+    def _check(self) -> None:
+        """A forked child has its parent's model but not its parent's threads and locks."""
+        if os.getpid() != self._process:
+            self._start()
+        if self._closed:
+            raise StoreClosed("this memory was closed; open it again to go on")
 
     @property
     def configured(self) -> bool:
@@ -94,6 +108,7 @@ class Embedding:
 
     def load(self) -> Embedder:
         """The model, loaded by whoever comes first; the others wait. Raises `ModelUnavailable`."""
+        self._check()
         with self._changed:
             while self._loading:
                 self._changed.wait()
@@ -145,6 +160,7 @@ class Embedding:
 
     def query(self, text: str) -> tuple[NDArray[np.float32] | None, str | None]:
         """(the vector of a question or None, a note when there is none)."""
+        self._check()
         if self._opener is None:
             return None, None
         with self._lock:
@@ -179,7 +195,7 @@ class Embedding:
         """Load in a thread of its own; the reason of a failure is kept in `error`."""
         try:
             self.load()
-        except ModelError:
+        except ScrubjayError:
             return
 
     def _why_not(self) -> str:
@@ -246,6 +262,9 @@ class Embedding:
 
     def close(self) -> None:
         """Release the model."""
+        if os.getpid() != self._process:
+            self._start()
+        self._closed = True
         with self._changed:
             while self._loading:
                 self._changed.wait()

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from scrubjay.ports import PartitionState, Snapshot, TailWords
+    from scrubjay.ports import Snapshot
+    from scrubjay.storage import PartitionState, TailWords
 
 
 class _WordsTail:
@@ -76,7 +77,7 @@ class _VectorsTail:
 
 
 class Partition:
-    """One partition's index in RAM. Not thread-safe: its user holds `cache.Held`'s lock."""
+    """One partition's index in RAM. `cache.IndexCache` gives it to one reader at a time."""
 
     def __init__(self, pid: int, model: int) -> None:
         self.pid = pid
@@ -259,7 +260,10 @@ class Partition:
         codes, scales = sealed.quantise(query[None, :])
         tail = self._vectors_tail.view()
         for segment in (*self._vectors.values(), *([tail] if tail else [])):
-            found[segment.seqs] = dots(codes[0], segment.codes) * (segment.scales * scales[0])
+            scores = dots(codes[0], segment.codes)
+            scores *= segment.scales
+            found[segment.places] = scores
+        found *= scales[0]
         return found
 
     def _measure(self) -> None:

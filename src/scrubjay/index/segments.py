@@ -10,16 +10,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from scrubjay.errors import StoreDamaged
-from scrubjay.ports import Rest
+from scrubjay.storage import Rest
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from scrubjay.ports import SegmentKind, TailWords
+    from scrubjay.storage import SegmentKind, TailWords
 
 _WORDS_MAGIC = b"JAYW0001"
 _VECTORS_MAGIC = b"JAYV0001"
@@ -61,13 +62,25 @@ class WordsSegment:
         return _join(_WORDS_MAGIC, sizes, self._arrays())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class VectorsSegment:
     """The vectors of m memories: `codes` (int8, (m, d)) times `scales` (float32, (m,))."""
 
     seqs: NDArray[np.uint32]
     scales: NDArray[np.float32]
     codes: NDArray[np.int8]
+
+    @property
+    def places(self) -> NDArray[np.uint32] | slice:
+        """Where the rows stand by sequence; a slice, which is faster, when they follow on."""
+        first, count = int(self.seqs[0]), len(self.seqs)
+        follows_on = int(self.seqs[-1]) - first == count - 1 and self.is_ascending
+        return slice(first, first + count) if follows_on else self.seqs
+
+    @cached_property
+    def is_ascending(self) -> bool:
+        """Whether each sequence is above the one before it."""
+        return bool((self.seqs[1:] > self.seqs[:-1]).all())
 
     @property
     def nbytes(self) -> int:

@@ -6,7 +6,7 @@ user fall together about once in 10^11 pairs.
 
 from __future__ import annotations
 
-from collections import Counter
+import struct
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -44,12 +44,14 @@ def pack(text: str) -> tuple[bytes, int]:
     True
     """
     found = words(text)
-    counts = Counter(map(term, found))
+    counts: dict[int, int] = {}
+    for word in found:
+        hashed = term(word)
+        counts[hashed] = counts.get(hashed, 0) + 1
     terms = sorted(counts)
-    hashes = b"".join(t.to_bytes(8, "little") for t in terms)
-    return hashes + bytes(min(counts[t], _MAX_COUNT) for t in terms), sum(
-        not is_character(word) for word in found
-    )
+    tfs = bytes([count if (count := counts[t]) < _MAX_COUNT else _MAX_COUNT for t in terms])
+    length = len(found) - sum(map(is_character, found))
+    return struct.pack(f"<{len(terms)}Q", *terms) + tfs, length
 
 
 def unpack(data: bytes) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:

@@ -33,7 +33,8 @@ from scrubjay.model import (
     utc,
     written_partition,
 )
-from scrubjay.ports import Criteria, Snapshot, Store
+from scrubjay.ports import Snapshot, Store
+from scrubjay.storage import Criteria
 from scrubjay.text import metadata as metadata_json
 from scrubjay.write.episode import new_memory
 

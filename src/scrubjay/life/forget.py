@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from scrubjay.index.cache import IndexCache
 from scrubjay.index.embedding import Embedding
 from scrubjay.index.segments import without
 from scrubjay.model import Erasure, PartitionKey
-from scrubjay.ports import Store, Target
+from scrubjay.ports import Store
+from scrubjay.storage import Target
 
 
 def forget(
@@ -18,13 +20,14 @@ def forget(
     embedding: Embedding,
     keys: Sequence[PartitionKey],
     target: Target,
+    now: datetime,
 ) -> Erasure:
     """Erase what `target` names, empty what RAM held of it, and probe.
 
     The probe counts what is still there under the erased ids and, for a whole scope, every row
     of it. All zeros means that nothing was found.
     """
-    erasure = store.erase(keys, target, without)
+    erasure = store.erase(keys, target, without, now)
     cache.clear()
     embedding.forget()
     probe: dict[str, int] = {}

@@ -95,7 +95,7 @@ def doctor(store: Store, cache: IndexCache, embedding: Embedding, *, repair: boo
             store.rebuild_words(key, pack)
             repaired.append("the words of one partition were indexed anew")
         if broken:
-            problems = []
+            problems = [found for key in broken if (found := _check_words(store, key))]
         revived = store.revive()
         if revived:
             repaired.append(f"{revived} jobs will be tried again")
@@ -132,7 +132,7 @@ def _check_words(store: Store, key: PartitionKey) -> str | None:
 
 
 def _all_seqs(snapshot: Snapshot, key: PartitionKey) -> set[int]:
-    from scrubjay.ports import Criteria
+    from scrubjay.storage import Criteria
 
     (state,) = snapshot.partitions([key])
     return set(snapshot.select(state, Criteria(now=datetime.now(UTC), states=None)))

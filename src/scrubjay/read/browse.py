@@ -8,8 +8,9 @@ from typing import Any
 
 from scrubjay.errors import InvalidInput, NotFound, masked
 from scrubjay.model import MemoryRecord, Page, PartitionKey, Version
-from scrubjay.ports import Criteria, PartitionState, Snapshot
+from scrubjay.ports import Snapshot
 from scrubjay.read.filters import Condition
+from scrubjay.storage import Criteria, PartitionState
 
 MAX_PAGE = 10_000
 _CURSOR = re.compile(r"[0-9]{1,3}\.[0-9]{1,18}")

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from scrubjay.model import Hit, MemoryRecord, PartitionKey, RecallPolicy, Scope, State
-from scrubjay.ports import Criteria, PartitionState, Snapshot
+from scrubjay.ports import Snapshot
 from scrubjay.read.search import Candidate
+from scrubjay.storage import Criteria, PartitionState
 
 
 def hydrate(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from scrubjay.errors import InvalidInput, masked
 from scrubjay.model import Kind, RecallPolicy, Scope, State, Tier
-from scrubjay.ports import Criteria
+from scrubjay.storage import Criteria
 from scrubjay.text.instants import read_time
 from scrubjay.text.normal import clean
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scrubjay.index.words import query_terms
-from scrubjay.ports import Criteria
 from scrubjay.read.filters import Condition
+from scrubjay.storage import Criteria
 
 if TYPE_CHECKING:
     import numpy as np

@@ -21,8 +21,9 @@ import numpy as np
 
 from scrubjay.index.partition import Partition, micros
 from scrubjay.model import RecallPolicy, State
-from scrubjay.ports import PartitionState, Snapshot
+from scrubjay.ports import Snapshot
 from scrubjay.read.plan import Plan
+from scrubjay.storage import PartitionState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

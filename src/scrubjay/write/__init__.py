@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from scrubjay.guard.poison import first_state
 from scrubjay.guard.redact import redact
 from scrubjay.model import Skipped
-from scrubjay.ports import Entry
+from scrubjay.storage import Entry
 from scrubjay.write.clean import read_messages
 from scrubjay.write.episode import Writing, entry, turns
 

@@ -26,7 +26,7 @@ from scrubjay.model import (
     Visibility,
     new_id,
 )
-from scrubjay.ports import Entry, NewMemory
+from scrubjay.storage import Entry, NewMemory
 from scrubjay.text import metadata as metadata_json
 from scrubjay.text.instants import read_time
 from scrubjay.text.language import detect

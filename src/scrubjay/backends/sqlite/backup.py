@@ -15,7 +15,7 @@ from scrubjay.backends.sqlite.migrate import migrate, refuse_strangers
 from scrubjay.backends.sqlite.rows import Rows
 from scrubjay.errors import StoreDamaged
 from scrubjay.model import PartitionKey
-from scrubjay.ports import RewriteSegment
+from scrubjay.storage import RewriteSegment
 
 _PAGES = 2048
 

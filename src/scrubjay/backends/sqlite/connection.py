@@ -15,6 +15,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -66,10 +67,11 @@ def translated(path: Path) -> Iterator[None]:
 class _Call(Generic[T]):
     """One write waiting for its turn, then holding its outcome."""
 
-    __slots__ = ("done", "error", "result", "work")
+    __slots__ = ("done", "durable", "error", "result", "work")
 
-    def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
+    def __init__(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = True) -> None:
         self.work = work
+        self.durable = durable
         self.done = False
         self.result: T | None = None
         self.error: BaseException | None = None
@@ -91,6 +93,7 @@ class Database:
         self._queue: deque[_Call[Any]] = deque()
         self._readers: deque[sqlite3.Connection] = deque()
         self._writer: sqlite3.Connection | None = None
+        self._syncing_as = self._synchronous
 
     def _check(self) -> None:
         if self._closed:
@@ -109,7 +112,7 @@ class Database:
             cached_statements=256,
         )
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            self._use_wal(connection)
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute("PRAGMA secure_delete = ON")
             connection.execute("PRAGMA foreign_keys = ON")
@@ -120,13 +123,31 @@ class Database:
             raise
         return connection
 
-    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """Switch a new file to WAL. Two that do it at once fail without waiting: try again."""
+        deadline = time.monotonic() + self._timeout_s
+        while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as exc:
+                is_busy = (exc.sqlite_errorcode & 0xFF) in (
+                    sqlite3.SQLITE_BUSY,
+                    sqlite3.SQLITE_LOCKED,
+                )
+                if not is_busy or time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.01)
+
+    def write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = True) -> T:
         """Run `work` in a write transaction and return its result once it is on disk.
 
-        Raises what `work` raises, with nothing written; `StoreBusy` after the timeout.
+        What is not `durable` is not synced by itself: after a loss of power it may be gone, with
+        everything that was written after it and not acknowledged. Background work is such: it
+        is done again. Raises what `work` raises, with nothing written; `StoreBusy` after the
+        timeout.
         """
         self._check()
-        call = _Call(work)
+        call = _Call(work, durable=durable)
         self._queue.append(call)
         with self._lock:
             while not call.done:
@@ -156,6 +177,7 @@ class Database:
             if self._writer is None:
                 self._writer = self.connect()
             connection = self._writer
+            self._sync_as(self._synchronous if any(c.durable for c in calls) else "NORMAL")
             connection.execute("BEGIN IMMEDIATE")
             try:
                 for call in calls:
@@ -174,6 +196,11 @@ class Database:
         else:
             for call in calls:
                 call.done = True
+
+    def _sync_as(self, wanted: str) -> None:
+        if self._writer is not None and wanted != self._syncing_as:
+            self._writer.execute(f"PRAGMA synchronous = {wanted}")
+            self._syncing_as = wanted
 
     def _run_one(self, connection: sqlite3.Connection, call: _Call[Any], *, alone: bool) -> None:
         if alone:

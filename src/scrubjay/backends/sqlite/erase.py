@@ -9,9 +9,9 @@ from __future__ import annotations
 import hmac
 import json
 import sqlite3
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from scrubjay.backends.sqlite.journal import (
     NO_PARTITION,
@@ -23,7 +23,7 @@ from scrubjay.backends.sqlite.queries import query
 from scrubjay.backends.sqlite.rows import Rows, id_bytes, id_text, micros
 from scrubjay.errors import NotFound, masked
 from scrubjay.model import Erasure, PartitionKey
-from scrubjay.ports import RewriteSegment, Target
+from scrubjay.storage import RewriteSegment, Target
 
 ERASED = "\N{FULL BLOCK}"
 """Stands in a turn for each character that was forgotten."""
@@ -42,6 +42,7 @@ class _Erasing:
     rows: Rows
     pid: int
     key: PartitionKey
+    now: int
     counts: dict[str, int] = field(default_factory=dict)
 
     def run(self, table: str, sql: str, values: Iterable[object]) -> None:
@@ -54,7 +55,7 @@ class _Erasing:
         """Leave a tombstone, so that nothing older brings the origin back."""
         self.connection.execute(
             query("insert_tombstone"),
-            (self.pid if pid is None else pid, origin, digest, time.time_ns() // 1000),
+            (self.pid if pid is None else pid, origin, digest, self.now),
         )
 
 
@@ -65,6 +66,7 @@ def erase(
     keys: Sequence[PartitionKey],
     target: Target,
     rewrite: RewriteSegment,
+    now: datetime,
 ) -> Erasure:
     """See `Store.erase`."""
     if target.memory_id is not None:
@@ -76,7 +78,7 @@ def erase(
         partition = find_partition(connection, key)
         if partition is None:
             continue
-        work = _Erasing(connection, rows, partition.pid, key, counts)
+        work = _Erasing(connection, rows, partition.pid, key, micros(now), counts)
         if target.whole:
             memory_ids += _erase_partition(work, partition.next_seq)
             continue
@@ -322,12 +324,10 @@ def forget_again(
 ) -> int:
     """Erase from a restored copy what had been forgotten; returns how many memories went."""
     count = 0
-    for mark, stone in known.partitions.items():
-        connection.execute(query("insert_tombstone"), (NO_PARTITION, mark, *stone))
     for pid, next_seq, *names in connection.execute(
         "SELECT pid, next_seq, tenant, subject, owner FROM partitions"
     ).fetchall():
-        work = _Erasing(connection, rows, pid, PartitionKey(*names))
+        work = _Erasing(connection, rows, pid, PartitionKey(*names), 0)
         whole = known.partitions.get(partition_mark(connection, work.key))
         oldest = connection.execute(
             "SELECT min(recorded_at) FROM turns WHERE pid = ?", (pid,)
@@ -342,6 +342,8 @@ def forget_again(
         count += len(_erase_memories(work, secret, seqs, rewrite))
         _erase_turns(work, tids)
         connection.executemany(query("insert_tombstone"), [(pid, *stone) for stone in stones])
+    for mark, stone in known.partitions.items():
+        connection.execute(query("insert_tombstone"), (NO_PARTITION, mark, *stone))
     return count
 
 

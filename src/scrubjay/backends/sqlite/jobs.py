@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from scrubjay.backends.sqlite.queries import query
 from scrubjay.backends.sqlite.rows import Rows, micros, micros_or_none
 from scrubjay.model import Job, PartitionKey
-from scrubjay.ports import JobCounts
+from scrubjay.storage import JobCounts
 
 
 def key_of(connection: sqlite3.Connection, pid: int) -> PartitionKey:
@@ -47,12 +48,15 @@ def claim(
         limit -= row[6]
     until = present + int(lease_s * 1_000_000)
     connection.executemany(query("lease"), [(until, row[0]) for row in found])
-    return [_job(connection, rows, (*row[:4], row[4] + 1, row[5])) for row in found]
+    return [
+        replace(_job(connection, rows, (*row[:4], row[4] + 1, row[5])), lease=until)
+        for row in found
+    ]
 
 
 def complete(connection: sqlite3.Connection, jobs: Iterable[Job]) -> None:
     """See `Store.complete`."""
-    connection.executemany(query("complete"), [(job.id, job.attempts) for job in jobs])
+    connection.executemany(query("complete"), [(job.id, job.lease) for job in jobs])
 
 
 def fail(
@@ -67,7 +71,7 @@ def fail(
     connection.execute(
         query("fail"),
         ("ready" if retry_at else "dead", micros_or_none(retry_at) or 0, error[:500],
-         rows.seal_json(payload, job.partition, "payload"), job.id, job.attempts),
+         rows.seal_json(payload, job.partition, "payload"), job.id, job.lease),
     )  # fmt: skip
 
 

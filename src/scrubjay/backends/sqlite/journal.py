@@ -17,7 +17,7 @@ from scrubjay.backends.sqlite.queries import query
 from scrubjay.backends.sqlite.rows import Rows, id_bytes, id_text, micros
 from scrubjay.errors import IdempotencyConflict, InvalidInput, NotFound, masked
 from scrubjay.model import MemoryRecord, PartitionKey, State, Turn
-from scrubjay.ports import Entry, Journalled, NewMemory, Request
+from scrubjay.storage import Entry, Journalled, NewMemory, Request
 
 SEAL_AT = 512
 """A tail of this many rows is sealed into a segment."""
@@ -134,6 +134,7 @@ def journal(
             last[session] = last_of_session(connection, partition, session)
         for new in entry.episodes:
             seq, memory_id = _repeated(connection, partition, new)
+            is_repeated = memory_id is not None
             if memory_id is None:
                 seq, memory_id = (
                     insert_memory(connection, rows, partition, new, last[session]),
@@ -143,7 +144,7 @@ def journal(
                 repeated.add(memory_id)
                 # The repeated episode has a new source: readers must see its new times.
                 connection.execute(query("change_partition"), (partition.pid,))
-            _insert_sources(connection, partition.pid, seq, tid, new.record)
+            _insert_sources(connection, partition.pid, seq, tid, new.record, repeated=is_repeated)
             entry_ids.append(memory_id)
             last[session] = seq
         ids.append(tuple(entry_ids))
@@ -225,13 +226,19 @@ def insert_memory(
 
 
 def _insert_sources(
-    connection: sqlite3.Connection, pid: int, seq: int, tid: int, record: MemoryRecord
+    connection: sqlite3.Connection,
+    pid: int,
+    seq: int,
+    tid: int,
+    record: MemoryRecord,
+    *,
+    repeated: bool = False,
 ) -> None:
     for source in record.sources:
         connection.execute(
             query("insert_source"),
             (pid, seq, tid, source.start, source.end, micros(source.occurred_at),
-             source.session_id, source.rule),
+             source.session_id, source.rule, repeated),
         )  # fmt: skip
 
 
@@ -347,7 +354,7 @@ def import_rows(
 def _restore_sources(
     connection: sqlite3.Connection, partition: Partition, seq: int, record: MemoryRecord
 ) -> None:
-    for source in record.sources:
+    for place, source in enumerate(record.sources):
         row = connection.execute(
             "SELECT tid FROM turns WHERE pid = ? AND id = ?",
             (partition.pid, id_bytes(source.turn_id)),
@@ -356,7 +363,7 @@ def _restore_sources(
             connection.execute(
                 query("insert_source"),
                 (partition.pid, seq, row[0], source.start, source.end, micros(source.occurred_at),
-                 source.session_id, source.rule),
+                 source.session_id, source.rule, place > 0),
             )  # fmt: skip
 
 

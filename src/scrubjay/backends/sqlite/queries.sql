@@ -44,8 +44,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
 
 -- name: insert_source
 -- Note where a memory came from; the same span of the same turn counts once.
-INSERT OR IGNORE INTO sources (pid, seq, tid, start, stop, occurred_at, session_id, rule)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR IGNORE INTO sources (pid, seq, tid, start, stop, occurred_at, session_id, rule, repeated)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_words
 -- Put a memory's words in the tail.
@@ -75,7 +75,8 @@ INSERT INTO jobs (pid, kind, priority, size, payload) VALUES (?, ?, ?, ?, ?)
 
 -- name: has_seal_job
 -- Whether a partition's sealing is already asked for.
-SELECT 1 FROM jobs WHERE pid = ? AND kind = 'seal' AND state = 'ready' AND lease_until = 0
+SELECT 1 FROM jobs
+WHERE pid = ? AND kind = 'seal' AND state = 'ready' AND lease_until = 0
 
 -- name: locate
 -- The partition, sequence and state of a memory's id.
@@ -166,12 +167,12 @@ UPDATE jobs SET lease_until = ?, attempts = attempts + 1 WHERE jid = ?
 
 -- name: complete
 -- A job is done, unless its lease ran out and another has it.
-DELETE FROM jobs WHERE jid = ? AND attempts = ?
+DELETE FROM jobs WHERE jid = ? AND lease_until = ?
 
 -- name: fail
 -- Give a job back, unless its lease ran out and another has it.
 UPDATE jobs SET state = ?, lease_until = 0, not_before = ?, last_error = ?, payload = ?
-WHERE jid = ? AND attempts = ?
+WHERE jid = ? AND lease_until = ?
 
 -- name: revive
 -- Make every job ready now.

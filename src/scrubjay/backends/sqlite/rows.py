@@ -26,6 +26,12 @@ from scrubjay.text import metadata as metadata_json
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
+_KINDS = {kind.value: kind for kind in Kind}
+_TIERS = {tier.value: tier for tier in Tier}
+_STATES = {state.value: state for state in State}
+_ROLES = {role.value: role for role in Role}
+_CLASSES = {source_class.value: source_class for source_class in SourceClass}
+
 RECORD_COLUMNS = """id, seq, kind, tier, state, role, source_class, content, language, trust,
     confidence, importance, occurred_at, recorded_at, valid_from, valid_to, retired_at, expires_at,
     version, supersedes, superseded_by, reason, agent_id, session_id, namespace, device_id,
@@ -150,11 +156,11 @@ class Rows:
         return Turn(
             id=id_text(id_),
             scope=_scope(key, agent, session, space, device),
-            role=Role(role),
+            role=_ROLES[role],
             content=self.open_text(content, key, "content"),
             occurred_at=moment(occurred),
             recorded_at=moment(recorded),
-            source_class=SourceClass(source_class),
+            source_class=_CLASSES[source_class],
             metadata=self.open_metadata(meta, key),
         )
 
@@ -195,15 +201,15 @@ class Rows:
         return MemoryRecord(
             id=id_text(id_),
             scope=_scope(key, agent, session, namespace, device),
-            kind=Kind(kind),
+            kind=_KINDS[kind],
             content=self.open_text(content, key, "content"),
             occurred_at=moment(occurred),
             recorded_at=moment(recorded),
             visibility=_visibility(key),
-            tier=Tier(tier),
-            state=State(state),
-            role=Role(role),
-            source_class=SourceClass(source_class),
+            tier=_TIERS[tier],
+            state=_STATES[state],
+            role=_ROLES[role],
+            source_class=_CLASSES[source_class],
             trust=trust,
             confidence=confidence,
             importance=importance,

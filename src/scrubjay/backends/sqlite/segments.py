@@ -10,7 +10,7 @@ from scrubjay.backends.sqlite.queries import query
 from scrubjay.backends.sqlite.rows import Rows
 from scrubjay.errors import ModelMismatch
 from scrubjay.model import PartitionKey
-from scrubjay.ports import ModelRow, NewSegment
+from scrubjay.storage import ModelRow, NewSegment
 
 
 def add_model(

@@ -15,7 +15,7 @@ from scrubjay.backends.sqlite.rows import (
     sources_of,
 )
 from scrubjay.model import MemoryRecord, PartitionKey, State, Turn
-from scrubjay.ports import Criteria, PartitionState, SegmentInfo, TailWords
+from scrubjay.storage import Criteria, PartitionState, SegmentInfo, TailWords
 
 _CHUNK = 500  # bound variables in one statement
 
@@ -29,14 +29,15 @@ class SqliteSnapshot:
 
     def partitions(self, keys: Sequence[PartitionKey]) -> list[PartitionState]:
         """See `Snapshot.partitions`."""
-        found = []
-        for key in keys:
-            row = self._connection.execute(
-                query("find_partition"), (key.tenant, key.subject, key.owner)
-            ).fetchone()
-            if row is not None:
-                found.append(PartitionState(key, row[0], row[1], row[2], row[3]))
-        return found
+        marks = ",".join(["(?, ?, ?)"] * len(keys))
+        names = [name for key in keys for name in (key.tenant, key.subject, key.owner)]
+        rows = self._connection.execute(
+            "SELECT tenant, subject, owner, pid, next_seq, generation, epoch FROM partitions"
+            f" WHERE (tenant, subject, owner) IN (VALUES {marks})",
+            names,
+        )
+        found = {PartitionKey(*row[:3]): row[3:] for row in rows}
+        return [PartitionState(key, *found[key]) for key in keys if key in found]
 
     def segments(self, partition: PartitionState) -> list[SegmentInfo]:
         """See `Snapshot.segments`."""
@@ -189,7 +190,7 @@ def _conditions(pid: int, criteria: Criteria) -> tuple[list[str], list[Any]]:
     if criteria.session_id is not None:
         add(
             "(m.session_id = ? OR m.seq IN (SELECT s.seq FROM sources s"
-            " WHERE s.pid = m.pid AND s.session_id = ?))",
+            " WHERE s.pid = m.pid AND s.repeated = 1 AND s.session_id = ?))",
             criteria.session_id,
             criteria.session_id,
         )
@@ -198,7 +199,7 @@ def _conditions(pid: int, criteria: Criteria) -> tuple[list[str], list[Any]]:
         high = micros(criteria.until) if criteria.until else 1 << 62
         add(
             "(m.occurred_at >= ? AND m.occurred_at < ? OR m.seq IN (SELECT s.seq FROM sources s"
-            " WHERE s.pid = ? AND s.occurred_at >= ? AND s.occurred_at < ?))",
+            " WHERE s.pid = ? AND s.repeated = 1 AND s.occurred_at >= ? AND s.occurred_at < ?))",
             *(low, high, pid, low, high),
         )
     if criteria.known_at is not None:

@@ -10,11 +10,13 @@ from scrubjay.errors import NotFound
 from scrubjay.index import segments as sealed
 from scrubjay.index.segments import without
 from scrubjay.model import PartitionKey
-from scrubjay.ports import Rest, Store, Target
+from scrubjay.ports import Store
+from scrubjay.storage import Rest, Target
 from scrubjay.testing.conformance._base import Reopen, StoreSuite
 from scrubjay.testing.conformance.build import (
     ADA,
     BOB,
+    T0,
     at,
     entry,
     everything,
@@ -40,7 +42,7 @@ class StoreErase(StoreSuite):
         gone, kept = write(store, "to be gone", "to be kept", embed=True)
         gone_seq, kept_seq = seqs_of(store, [gone, kept])
         store.put_vectors(ADA, model, {gone_seq: vector(1), kept_seq: vector(2)})
-        erasure = store.erase([ADA], Target(memory_id=gone), without)
+        erasure = store.erase([ADA], Target(memory_id=gone), without, T0)
         assert erasure.memory_ids == (gone,)
         assert seen(store) == ["to be kept"]
         counts = store.counts([ADA])
@@ -58,7 +60,7 @@ class StoreErase(StoreSuite):
     def test_a_job_with_nothing_left_goes(self, store: Store) -> None:
         """No job waits for a memory that is gone."""
         (gone,) = write(store, "to be gone", embed=True)
-        store.erase([ADA], Target(memory_id=gone), without)
+        store.erase([ADA], Target(memory_id=gone), without, T0)
         assert store.claim(9, 60, at(0)) == []
 
     def test_every_version(self, store: Store) -> None:
@@ -69,7 +71,7 @@ class StoreErase(StoreSuite):
             for n in (2, 3):
                 new = entry(f"v{n} of {named}", when=at(n))
                 ids.append(store.supersede([ADA], first, new, "", embed=False).id)
-            erasure = store.erase([ADA], Target(memory_id=ids[named]), without)
+            erasure = store.erase([ADA], Target(memory_id=ids[named]), without, T0)
             assert set(erasure.memory_ids) == set(ids)
             assert seen(store) == []
         assert store.check() == []
@@ -82,7 +84,7 @@ class StoreErase(StoreSuite):
         new = entry("v2", when=at(1))
         store.supersede([ADA], said.episodes[0].record.id, new, "", embed=False)
         turn = (said, new)[named].turn.id
-        store.erase([ADA], Target(turn_id=turn), without)
+        store.erase([ADA], Target(turn_id=turn), without, T0)
         assert seen(store) == []
         assert store.check() == []
 
@@ -90,7 +92,7 @@ class StoreErase(StoreSuite):
         """What else the turn says stays, at its place."""
         said = entry("first part.", "SECOND PART.", "third part.")
         store.journal(ADA, [said])
-        store.erase([ADA], Target(memory_id=said.episodes[1].record.id), without)
+        store.erase([ADA], Target(memory_id=said.episodes[1].record.id), without, T0)
         with store.snapshot() as snapshot:
             (turn,) = snapshot.turns(state_of(snapshot))
         assert turn.content.startswith("first part.")
@@ -105,14 +107,14 @@ class StoreErase(StoreSuite):
         said = entry("first part.", "second part.")
         store.journal(ADA, [said])
         for new in said.episodes:
-            store.erase([ADA], Target(memory_id=new.record.id), without)
+            store.erase([ADA], Target(memory_id=new.record.id), without, T0)
         assert store.counts([ADA])["turns"] == 0
 
     def test_a_span_said_twice_in_one_turn(self, store: Store) -> None:
         """Both places are overwritten."""
         said = entry("echo", "something else", "echo")
         store.journal(ADA, [said])
-        store.erase([ADA], Target(memory_id=said.episodes[0].record.id), without)
+        store.erase([ADA], Target(memory_id=said.episodes[0].record.id), without, T0)
         with store.snapshot() as snapshot:
             (turn,) = snapshot.turns(state_of(snapshot))
         assert "echo" not in turn.content
@@ -122,7 +124,7 @@ class StoreErase(StoreSuite):
         """A repeated memory is overwritten in each of its turns."""
         (memory_id,) = write(store, f"I am a {PLANTED}")
         write(store, f"I am a {PLANTED}", when=at(1))
-        store.erase([ADA], Target(memory_id=memory_id), without)
+        store.erase([ADA], Target(memory_id=memory_id), without, T0)
         assert store.counts([ADA])["turns"] == 0
 
     def test_a_turn(self, store: Store) -> None:
@@ -130,7 +132,7 @@ class StoreErase(StoreSuite):
         said, other = entry("only here", "said elsewhere too"), entry("said elsewhere too")
         store.journal(ADA, [said])
         store.journal(ADA, [other])
-        store.erase([ADA], Target(turn_id=said.turn.id), without)
+        store.erase([ADA], Target(turn_id=said.turn.id), without, T0)
         assert seen(store) == ["said elsewhere too"]
         with store.snapshot() as snapshot:
             assert [t.id for t in snapshot.turns(state_of(snapshot))] == [other.turn.id]
@@ -140,7 +142,7 @@ class StoreErase(StoreSuite):
         """All that was said in it, and the traces of it on what was said elsewhere too."""
         write(store, "only in a", "in both", session="a")
         write(store, "in both", "only in b", session="b")
-        store.erase([ADA], Target(session_id="a"), without)
+        store.erase([ADA], Target(session_id="a"), without, T0)
         assert seen(store) == ["in both", "only in b"]
         assert seen(store, criteria=everything(session_id="a")) == []
         assert seen(store, criteria=everything(session_id="b")) == ["in both", "only in b"]
@@ -150,7 +152,7 @@ class StoreErase(StoreSuite):
         """What was said before a time, half-open, and only then."""
         for day in range(4):
             write(store, f"day {day}", "every day", when=at(day))
-        store.erase([ADA], Target(before=at(2)), without)
+        store.erase([ADA], Target(before=at(2)), without, T0)
         assert seen(store) == ["every day", "day 2", "day 3"]
         assert seen(store, criteria=everything(until=at(2))) == []
         assert store.check() == []
@@ -162,7 +164,7 @@ class StoreErase(StoreSuite):
             write(store, "one", "two", key=key, embed=True, session="s")
             seal_words(store, key)
         store.enqueue(ADA, "work", {"n": 1})
-        store.erase([ADA, planner], Target(whole=True), without)
+        store.erase([ADA, planner], Target(whole=True), without, T0)
         assert not any(store.counts([ADA, planner]).values())
         assert seen(store, BOB) == ["one", "two"]
         assert {job.partition for job in store.claim(9, 60, at(0))} == {BOB}
@@ -178,7 +180,7 @@ class StoreErase(StoreSuite):
         seal_vectors(store, model)
         with store.snapshot() as snapshot:
             before, old = state_of(snapshot), snapshot.segments(state_of(snapshot))
-        store.erase([ADA], Target(memory_id=ids[1]), without)
+        store.erase([ADA], Target(memory_id=ids[1]), without, T0)
         rest = [seqs[0], seqs[2]]
         with store.snapshot() as snapshot:
             after, new = state_of(snapshot), snapshot.segments(state_of(snapshot))
@@ -193,7 +195,7 @@ class StoreErase(StoreSuite):
         """When `rewrite` returns None."""
         (memory_id,) = write(store, "alone")
         seal_words(store)
-        store.erase([ADA], Target(memory_id=memory_id), without)
+        store.erase([ADA], Target(memory_id=memory_id), without, T0)
         with store.snapshot() as snapshot:
             assert snapshot.segments(state_of(snapshot)) == []
 
@@ -207,7 +209,7 @@ class StoreErase(StoreSuite):
             raise RuntimeError("a segment that cannot be read")
 
         with pytest.raises(RuntimeError):
-            store.erase([ADA], Target(memory_id=ids[0]), broken)
+            store.erase([ADA], Target(memory_id=ids[0]), broken, T0)
         assert store.counts([ADA]) == before
         assert seen(store) == ["one", "two"]
 
@@ -218,10 +220,10 @@ class StoreErase(StoreSuite):
         unknown = "00000000-0000-7000-8000-000000000000"
         for memory_id in (theirs.episodes[0].record.id, unknown, "no id"):
             with pytest.raises(NotFound):
-                store.erase([ADA], Target(memory_id=memory_id), without)
+                store.erase([ADA], Target(memory_id=memory_id), without, T0)
         for turn_id in (theirs.turn.id, unknown, "no id"):
             with pytest.raises(NotFound):
-                store.erase([ADA], Target(turn_id=turn_id), without)
+                store.erase([ADA], Target(turn_id=turn_id), without, T0)
         assert seen(store, BOB) == ["bob's"]
 
     def test_readers_of_other_handles_notice(self, store: Store, reopen: Reopen) -> None:
@@ -230,7 +232,7 @@ class StoreErase(StoreSuite):
         other = reopen()
         with other.snapshot() as snapshot:
             before = state_of(snapshot)
-        store.erase([ADA], Target(memory_id=ids[0]), without)
+        store.erase([ADA], Target(memory_id=ids[0]), without, T0)
         with other.snapshot() as snapshot:
             after = state_of(snapshot)
         assert after.generation > before.generation
@@ -242,7 +244,7 @@ class StoreErase(StoreSuite):
         model = store.add_model("m", 16, 0.0).number
         first, second = write(store, "one", "two")
         gone, kept = seqs_of(store, [first, second])
-        store.erase([ADA], Target(memory_id=first), without)
+        store.erase([ADA], Target(memory_id=first), without, T0)
         assert store.put_vectors(ADA, model, {gone: vector(1), kept: vector(2)}) == 1
         assert store.check() == []
 
@@ -252,7 +254,7 @@ class StoreErase(StoreSuite):
         seqs = seqs_of(store, write(store, "one", "two"))
         with store.snapshot() as snapshot:
             late = words_segment(snapshot)
-        store.erase([ADA], Target(whole=True), without)
+        store.erase([ADA], Target(whole=True), without, T0)
         write(store, "three", "four")
         assert store.put_vectors(ADA, model, {s: vector(s) for s in seqs}) == 0
         assert not store.seal(ADA, late)
@@ -280,6 +282,6 @@ class StoreErase(StoreSuite):
             "before": Target(before=at(0)),
             "whole": Target(whole=True),
         }
-        erasure = store.erase([ADA], targets[what], without)
+        erasure = store.erase([ADA], targets[what], without, T0)
         assert not erasure.notes
         assert PLANTED.encode() not in stored_bytes()

@@ -12,11 +12,13 @@ import pytest
 from scrubjay.errors import ScrubjayError, StoreClosed, StoreDamaged
 from scrubjay.index.segments import without
 from scrubjay.model import State, Turn
-from scrubjay.ports import NewMemory, Store, Target
+from scrubjay.ports import Store
+from scrubjay.storage import NewMemory, Target
 from scrubjay.testing.conformance._base import Reopen, StoreSuite
 from scrubjay.testing.conformance.build import (
     ADA,
     BOB,
+    T0,
     at,
     entry,
     everything,
@@ -134,7 +136,7 @@ class StoreImport(StoreSuite):
             "session": Target(session_id="s"),
             "whole": Target(whole=True),
         }
-        store.erase([ADA], targets[what], without)
+        store.erase([ADA], targets[what], without, T0)
         assert store.import_rows(ADA, turns, memories, embed=False) == (0, 2)
         assert seen(store) == []
         assert store.counts([ADA])["turns"] == 0
@@ -142,7 +144,7 @@ class StoreImport(StoreSuite):
     def test_said_anew_after_forgetting(self, store: Store) -> None:
         """A tombstone is for what was forgotten, not for the words."""
         (memory_id,) = write(store, "the words")
-        store.erase([ADA], Target(memory_id=memory_id), without)
+        store.erase([ADA], Target(memory_id=memory_id), without, T0)
         write(store, "the words", when=at(1))
         assert seen(store) == ["the words"]
 
@@ -193,8 +195,8 @@ class StoreBackup(StoreSuite):
         ids = write(store, "kept", "forgotten", session="s")
         write(store, "bob's", key=BOB)
         store.backup(str(tmp_path / "b"))
-        store.erase([ADA], Target(memory_id=ids[1]), without)
-        store.erase([BOB], Target(whole=True), without)
+        store.erase([ADA], Target(memory_id=ids[1]), without, T0)
+        store.erase([BOB], Target(whole=True), without, T0)
         assert store.restore(str(tmp_path / "b"), without) == 2
         assert seen(store) == ["kept"]
         assert seen(store, BOB) == []
@@ -210,7 +212,7 @@ class StoreBackup(StoreSuite):
         write(store, "only in a", "in both", session="a")
         write(store, "in both", session="b")
         store.backup(str(tmp_path / "b"))
-        store.erase([ADA], Target(session_id="a"), without)
+        store.erase([ADA], Target(session_id="a"), without, T0)
         store.restore(str(tmp_path / "b"), without)
         assert seen(store) == ["in both"]
         assert seen(store, criteria=everything(session_id="a")) == []

@@ -10,11 +10,13 @@ import pytest
 
 from scrubjay.errors import InvalidInput, NotFound
 from scrubjay.model import Kind, PartitionKey, Scope, State, Tier
-from scrubjay.ports import Criteria, Rest, Store, Target
+from scrubjay.ports import Store
+from scrubjay.storage import Criteria, Rest, Target
 from scrubjay.testing.conformance._base import StoreSuite
 from scrubjay.testing.conformance.build import (
     ADA,
     BOB,
+    T0,
     at,
     entry,
     everything,
@@ -64,8 +66,8 @@ class StoreScope(StoreSuite):
             assert snapshot.locate([other], mine) is None
             assert len({s.pid for s in snapshot.partitions([one, other])}) == 2
         with pytest.raises(NotFound):
-            store.erase([one], Target(memory_id=theirs), lambda *_: None)
-        store.erase([one], Target(whole=True), lambda *_: None)
+            store.erase([one], Target(memory_id=theirs), lambda *_: None, T0)
+        store.erase([one], Target(whole=True), lambda *_: None, T0)
         assert seen(store, other) == ["theirs alone"]
 
     def test_every_call_stays_inside(self, store: Store) -> None:
@@ -120,7 +122,7 @@ class StoreScope(StoreSuite):
         store.texts(ghost, [1])
         store.counts([ghost])
         assert store.put_vectors(ghost, store.add_model("m", 16, 0).number, {1: vector(1)}) == 0
-        store.erase([ghost], Target(session_id="s"), lambda *_: None)
+        store.erase([ghost], Target(session_id="s"), lambda *_: None, T0)
         assert ghost not in store.partition_keys()
 
     def test_a_subjects_partitions(self, store: Store) -> None:
@@ -167,7 +169,7 @@ class StoreSnapshot(StoreSuite):
             state = state_of(snapshot)
             write(store, "three")
             store.supersede([ADA], first, entry("uno", when=at(1)), "", embed=False)
-            store.erase([ADA], Target(memory_id=second), lambda *_: None)
+            store.erase([ADA], Target(memory_id=second), lambda *_: None, T0)
             assert state_of(snapshot) == state
             records = snapshot.records(state, snapshot.select(state, everything()))
             assert [r.content for r in records] == ["one", "two"]
@@ -189,7 +191,7 @@ class StoreSnapshot(StoreSuite):
             thread.join(10)
             return None
 
-        store.erase([ADA], Target(memory_id=memory_id), look_meanwhile)
+        store.erase([ADA], Target(memory_id=memory_id), look_meanwhile, T0)
         assert looked == [["one two three"]]
         assert seen(store) == []
 

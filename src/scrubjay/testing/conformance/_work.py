@@ -7,11 +7,13 @@ import pytest
 from scrubjay.errors import ModelMismatch
 from scrubjay.index.segments import without
 from scrubjay.index.words import pack
-from scrubjay.ports import NewSegment, Store, Target
+from scrubjay.ports import Store
+from scrubjay.storage import NewSegment, Target
 from scrubjay.testing.conformance._base import Reopen, StoreSuite, done, together
 from scrubjay.testing.conformance.build import (
     ADA,
     BOB,
+    T0,
     at,
     entry,
     seal_vectors,
@@ -141,7 +143,7 @@ class StoreJobs(StoreSuite):
         write(store, "one")
         store.enqueue(ADA, "work", {})
         (job,) = store.claim(5, 60, at(0))
-        store.erase([ADA], Target(whole=True), without)
+        store.erase([ADA], Target(whole=True), without, T0)
         store.fail(job, "too late", at(1), {})
         store.complete([job])
         assert store.job_counts(at(9)).kinds == {}
@@ -231,7 +233,7 @@ class StoreSegments(StoreSuite):
         write(store, "four")
         with store.snapshot() as snapshot:
             late = words_segment(snapshot)
-        store.erase([ADA], Target(memory_id=gone), without)
+        store.erase([ADA], Target(memory_id=gone), without, T0)
         before = store.counts([ADA])
         assert not store.seal(ADA, late)
         assert store.counts([ADA]) == before
@@ -249,7 +251,7 @@ class StoreSegments(StoreSuite):
         assert not store.seal(ADA, late)
         with store.snapshot() as snapshot:
             later = vectors_segment(snapshot, model)
-        store.erase([ADA], Target(memory_id=two), without)
+        store.erase([ADA], Target(memory_id=two), without, T0)
         assert not store.seal(ADA, later)
         with store.snapshot() as snapshot:
             assert [r[1] for r in snapshot.tail_vectors(state_of(snapshot), model)] == [a]
@@ -373,6 +375,6 @@ class StoreModels(StoreSuite):
         """Of those sequences that still exist."""
         one, two = write(store, "one", "two")
         a, b = seqs_of(store, [one, two])
-        store.erase([ADA], Target(memory_id=one), without)
+        store.erase([ADA], Target(memory_id=one), without, T0)
         assert store.texts(ADA, [a, b, 99]) == {b: "two"}
         assert store.texts(ADA, []) == {}

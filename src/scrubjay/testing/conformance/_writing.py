@@ -10,11 +10,13 @@ import pytest
 
 from scrubjay.errors import IdempotencyConflict, NotFound, ScrubjayError
 from scrubjay.model import PartitionKey, State
-from scrubjay.ports import Entry, Journalled, Request, Store, Target
+from scrubjay.ports import Store
+from scrubjay.storage import Entry, Journalled, Request, Target
 from scrubjay.testing.conformance._base import Reopen, StoreSuite, done, together
 from scrubjay.testing.conformance.build import (
     ADA,
     BOB,
+    T0,
     at,
     entry,
     everything,
@@ -96,7 +98,7 @@ class StoreJournal(StoreSuite):
     def test_sequences_are_never_given_again(self, store: Store) -> None:
         """Nor after everything was erased: late work must not meet a new memory."""
         highest = seqs_of(store, write(store, "one", "two", "three"))[-1]
-        store.erase([ADA], Target(whole=True), lambda *_: None)
+        store.erase([ADA], Target(whole=True), lambda *_: None, T0)
         assert seqs_of(store, write(store, "four"))[0] > highest
 
     def test_nothing_is_there_when_it_raises(self, store: Store) -> None:
@@ -325,7 +327,7 @@ class StoreRequests(StoreSuite):
     def test_erasing_takes_the_record_along(self, store: Store) -> None:
         """Said again with the same key, it is written again."""
         outcome = store.journal(ADA, [entry("once")], request=Request("k", b"d"))
-        store.erase([ADA], Target(memory_id=outcome.ids[0][0]), lambda *_: None)
+        store.erase([ADA], Target(memory_id=outcome.ids[0][0]), lambda *_: None, T0)
         assert not store.journal(ADA, [entry("once")], request=Request("k", b"d")).replayed
 
 

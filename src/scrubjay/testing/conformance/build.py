@@ -23,15 +23,8 @@ from scrubjay.model import (
     Visibility,
     new_id,
 )
-from scrubjay.ports import (
-    Criteria,
-    Entry,
-    NewMemory,
-    NewSegment,
-    PartitionState,
-    Snapshot,
-    Store,
-)
+from scrubjay.ports import Snapshot, Store
+from scrubjay.storage import Criteria, Entry, NewMemory, NewSegment, PartitionState
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 ADA = PartitionKey("default", "user:ada")

@@ -80,7 +80,8 @@ CREATE INDEX memories_by_namespace ON memories (pid, namespace) WHERE namespace 
 CREATE INDEX memories_hidden ON memories (pid, seq) WHERE state <> 'active';
 CREATE INDEX memories_expiring ON memories (pid, expires_at) WHERE expires_at IS NOT NULL;
 
--- Which characters of which turn a memory came from, and when that was said.
+-- Which characters of which turn a memory came from, and when that was said. `repeated` marks
+-- every source but a memory's first, whose time and session stand in the memory's own row.
 CREATE TABLE sources (
     pid INTEGER NOT NULL,
     seq INTEGER NOT NULL,
@@ -90,10 +91,11 @@ CREATE TABLE sources (
     occurred_at INTEGER NOT NULL,
     session_id TEXT,
     rule TEXT NOT NULL,
+    repeated INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (pid, seq, tid, start)
 ) WITHOUT ROWID;
 CREATE INDEX sources_by_turn ON sources (tid);
-CREATE INDEX sources_by_time ON sources (pid, occurred_at);
+CREATE INDEX sources_of_repeats ON sources (pid, occurred_at) WHERE repeated = 1;
 
 CREATE TABLE edges (
     pid INTEGER NOT NULL,
@@ -147,9 +149,9 @@ CREATE TABLE segments (
 );
 CREATE INDEX segments_by_partition ON segments (pid, kind, model, min_seq);
 
--- Background work. lease_until is 0 while nobody has it.
+-- Background work. lease_until is 0 while nobody has it, else the claimer's token as well.
 CREATE TABLE jobs (
-    jid INTEGER PRIMARY KEY AUTOINCREMENT,
+    jid INTEGER PRIMARY KEY,
     pid INTEGER NOT NULL REFERENCES partitions,
     kind TEXT NOT NULL,
     priority INTEGER NOT NULL,
@@ -162,7 +164,7 @@ CREATE TABLE jobs (
     last_error TEXT
 );
 CREATE INDEX jobs_ready ON jobs (priority, jid) WHERE state = 'ready';
-CREATE INDEX jobs_by_partition ON jobs (pid, kind);
+CREATE INDEX jobs_sealing ON jobs (pid) WHERE kind = 'seal';
 
 -- Idempotency keys and the outcome each one had.
 CREATE TABLE requests (
