@@ -254,8 +254,8 @@ class Store(Protocol):
         A job whose lease ran out, and that another worker has by now, is left to that one.
         """
 
-    def job_counts(self, now: datetime) -> JobCounts:
-        """Jobs by state, and those that are not dead by kind."""
+    def job_counts(self, now: datetime, added_by: datetime | None = None) -> JobCounts:
+        """Jobs by state, those that are not dead also by kind; only the ones added by a time."""
 
     def dead_jobs(self, keys: Sequence[PartitionKey]) -> list[Job]:
         """Jobs that failed too often, of these partitions."""

@@ -76,27 +76,26 @@ class Worker:
 
     def flush(self, timeout_s: float | None = None, progress: Progress | None = None) -> bool:
         """Wait until no job is ready or running; False at the timeout, or if jobs wait or died."""
+        began = _now()  # what is added from now on is not waited for, or the wait might never end
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self.wake()
         with self._changed:
             self._waited_for += 1
             self._changed.notify_all()
         try:
-            return self._wait(deadline, progress)
+            return self._wait(began, deadline, progress)
         finally:
             with self._changed:
                 self._waited_for -= 1
 
-    def _wait(self, deadline: float | None, progress: Progress | None) -> bool:
+    def _wait(self, began: datetime, deadline: float | None, progress: Progress | None) -> bool:
         most = 0
         while True:
-            with self._changed:
-                idle = not self._busy and not self._woken
-            counts = self._store.job_counts(_now())
+            counts = self._store.job_counts(_now(), began)
             most = max(most, counts.ready + counts.leased)
             if progress is not None:
                 progress(most - counts.ready - counts.leased, most, "jobs")
-            if idle and not counts.ready and not counts.leased:
+            if not counts.ready and not counts.leased:
                 return not counts.waiting and not counts.dead
             if deadline is not None and time.monotonic() >= deadline:
                 return False
@@ -178,9 +177,10 @@ class NoWorker:
     def flush(self, timeout_s: float | None = None, progress: Progress | None = None) -> bool:
         """Wait for the other process's worker; False when time runs out."""
         del progress
+        began = _now()
         deadline = time.monotonic() + (60.0 if timeout_s is None else timeout_s)
         while time.monotonic() < deadline:
-            counts = self._store.job_counts(_now())
+            counts = self._store.job_counts(_now(), began)
             if not counts.ready and not counts.leased:
                 return not counts.waiting and not counts.dead
             time.sleep(0.05)

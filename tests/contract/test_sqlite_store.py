@@ -25,7 +25,7 @@ Maker = Callable[[Path], Store]
 
 
 def _sqlite(directory: Path) -> Store:
-    return SqliteStore(directory / "store", PlainCodec())
+    return SqliteStore(directory / "store", PlainCodec(), write_timeout_s=4.0)
 
 
 MAKERS = {"sqlite": _sqlite}

@@ -138,6 +138,29 @@ def test_module_and_script_are_one(tmp_path: Path) -> None:
     assert done.stdout.startswith(b"scrubjay ")
 
 
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("scrubjay sea", ["search"]),
+        ("scrubjay search --thr", ["--threshold"]),
+        ("scrubjay eval l", ["locomo", "longmemeval"]),
+    ],
+)
+def test_the_shell_completes(typed: str, offered: list[str]) -> None:
+    asking = {
+        "_SCRUBJAY_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(typed.count(" ")),
+    }
+    script = Path(sys.executable).with_name("scrubjay")
+    if not script.exists():
+        pytest.skip("the package's script is not installed beside this Python")
+    done = subprocess.run(
+        [script], capture_output=True, env={**os.environ, **asking}, check=False, text=True
+    )
+    assert done.stdout.split() == offered
+
+
 # -- at a terminal -----------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from scrubjay.errors import ModelError, ModelUnavailable, ScrubjayError, StoreClosed
 from scrubjay.ports import Embedder, Store
 from scrubjay.storage import ModelRow
+from scrubjay.text.forks import ForkLock
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,6 +51,7 @@ class Embedding:
         self._wait_s = wait_s
         self._cache: OrderedDict[tuple[str, str], NDArray[np.float32]] = OrderedDict()
         self._closed = False
+        self._opening = ForkLock()
         self._start()
         self._embedder: Embedder | None = None
         self._row: ModelRow | None = None
@@ -121,8 +123,9 @@ class Embedding:
             self._loading = True
         embedder = row = error = None
         try:
-            embedder = self._opener()
-            row = self._known(embedder) or self._introduce(embedder)
+            with self._opening:
+                embedder = self._opener()
+                row = self._known(embedder) or self._introduce(embedder)
         except ScrubjayError as exc:
             error = str(exc)
             raise

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import cache
 from unicodedata import normalize
 
+from scrubjay.text.forks import ForkLock
+
 IDENTIFIER = "="
 CHARACTER = "~"
 
@@ -113,9 +115,13 @@ def forms(word: str) -> list[str]:
     return [_stemmer("english")(folded)]
 
 
+_IMPORTING = ForkLock()  # a fork in the middle of an import would leave it half done for ever
+
+
 @cache
 def _stemmer(language: str) -> Callable[[str], str]:
-    import Stemmer  # type: ignore[import-not-found]
+    with _IMPORTING:
+        import Stemmer  # type: ignore[import-not-found]
 
     stem: Callable[[str], str] = Stemmer.Stemmer(language, 0).stemWord
     return stem
@@ -125,7 +131,8 @@ class _Simplified(dict[int, str]):
     """A table for `str.translate` that asks the converter once for each character it meets."""
 
     def __init__(self) -> None:
-        from opencc import OpenCC
+        with _IMPORTING:
+            from opencc import OpenCC
 
         super().__init__({ord(a): b for a, b in _VARIANTS.items()})
         self._convert: Callable[[str], str] = OpenCC("t2s").convert
@@ -164,7 +171,10 @@ def stop_words() -> frozenset[str]:
 
 @cache
 def _jieba_all() -> Callable[[str], list[str]]:
-    import rjieba
+    with _IMPORTING:
+        import rjieba
+
+        rjieba.cut_all("词")  # the dictionary is read at the first use
 
     return rjieba.cut_all
 
@@ -184,6 +194,7 @@ def segmented(run: str) -> list[str]:
     >>> segmented("我的灌溉计划")
     ['我', '的', '灌溉', '计划']
     """
+    _jieba_all()
     import rjieba
 
     return rjieba.cut(run, True)

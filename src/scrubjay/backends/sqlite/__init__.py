@@ -208,10 +208,8 @@ class SqliteStore:
                 journal.add_seal_job(connection, self._rows, found.pid, partition)
                 return
             blob = self._rows.seal_json(payload, partition, "payload")
-            connection.execute(
-                query("insert_job"),
-                (found.pid, kind, priority, len(payload.get("seqs", "1")), blob),
-            )
+            size = len(payload.get("seqs", "1"))
+            journal.insert_job(connection, found.pid, kind, priority, size, blob)
 
         self._db.write(work)
 
@@ -237,10 +235,10 @@ class SqliteStore:
             lambda c: jobs.fail(c, self._rows, job, error, retry_at, payload), durable=False
         )
 
-    def job_counts(self, now: datetime) -> JobCounts:
+    def job_counts(self, now: datetime, added_by: datetime | None = None) -> JobCounts:
         """See `Store.job_counts`."""
         with self._db.read() as connection:
-            return jobs.counts(connection, now)
+            return jobs.counts(connection, now, now if added_by is None else added_by)
 
     def dead_jobs(self, keys: Sequence[PartitionKey]) -> list[Job]:
         """See `Store.dead_jobs`."""

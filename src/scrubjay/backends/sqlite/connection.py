@@ -6,7 +6,9 @@ transaction, so that many threads share one sync of the disk (group commit; DeWi
 is rolled back to its own savepoint and the others go on. Writers of other processes wait for
 the file's lock up to the timeout. Readers never wait: WAL gives each its own snapshot.
 
-A forked child must not touch its parent's connections, so each process opens its own.
+A forked child must not touch its parent's connections, so each process opens its own. SQLite
+has locks of its own that a child would inherit as held, so a fork waits until no thread is
+inside it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +29,7 @@ from scrubjay import errors
 T = TypeVar("T")
 _GROUP_LIMIT = 128
 _ABANDONED: list[object] = []  # a parent's connections, kept from being closed in a fork
+_FORK_WAIT_S = 5.0
 
 
 def _error_for(exc: sqlite3.Error, path: Path) -> errors.StoreError:
@@ -86,6 +90,7 @@ class Database:
         self._timeout_s = timeout_s
         self._closed = False
         self._start()
+        _DATABASES.add(self)
 
     def _start(self) -> None:
         self._process = os.getpid()
@@ -94,6 +99,9 @@ class Database:
         self._readers: deque[sqlite3.Connection] = deque()
         self._writer: sqlite3.Connection | None = None
         self._syncing_as = self._synchronous
+        self._gate = threading.Condition()
+        self._reading = 0
+        self._held_for_fork = False
 
     def _check(self) -> None:
         if self._closed:
@@ -220,7 +228,9 @@ class Database:
     def read(self) -> Iterator[sqlite3.Connection]:
         """A connection inside a read transaction: one snapshot for all its queries."""
         self._check()
-        with translated(self.path):
+        with self._gate:
+            self._reading += 1
+        with self._done_reading(), translated(self.path):
             connection = self._readers.pop() if self._readers else self.connect()
             try:
                 connection.execute("BEGIN")
@@ -236,6 +246,33 @@ class Database:
                     connection.close()
                 else:
                     self._readers.append(connection)
+
+    @contextlib.contextmanager
+    def _done_reading(self) -> Iterator[None]:
+        gate = self._gate
+        try:
+            yield
+        finally:
+            if gate is self._gate:  # else this is a child, and the count its parent's
+                with gate:
+                    self._reading -= 1
+                    gate.notify_all()
+
+    def before_fork(self) -> None:
+        """Let nobody into SQLite, and wait for who is there, though not for ever."""
+        if self._closed or os.getpid() != self._process:
+            return
+        self._held_for_fork = self._lock.acquire(timeout=_FORK_WAIT_S)
+        if self._held_for_fork:
+            self._gate.acquire()
+            self._gate.wait_for(lambda: not self._reading, _FORK_WAIT_S)
+
+    def after_fork(self) -> None:
+        """In the parent: go on."""
+        if self._held_for_fork:
+            self._held_for_fork = False
+            self._lock.release()
+            self._gate.release()
 
     def truncate_wal(self) -> bool:
         """Copy the WAL into the file and cut it to nothing. False while a reader is in the way."""
@@ -258,3 +295,20 @@ class Database:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+
+
+_DATABASES: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    for database in list(_DATABASES):
+        database.before_fork()
+
+
+def _after_fork() -> None:
+    for database in list(_DATABASES):
+        database.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)

@@ -75,11 +75,13 @@ def fail(
     )  # fmt: skip
 
 
-def counts(connection: sqlite3.Connection, now: datetime) -> JobCounts:
+def counts(connection: sqlite3.Connection, now: datetime, added_by: datetime) -> JobCounts:
     """See `Store.job_counts`."""
     tally = dict.fromkeys(("ready", "leased", "waiting", "dead"), 0)
     kinds: dict[str, int] = {}
-    for state, kind, count in connection.execute(query("job_counts"), (micros(now),)):
+    for state, kind, count in connection.execute(
+        query("job_counts"), (micros(now), micros(added_by))
+    ):
         tally[state] += count
         if state != "dead":
             kinds[kind] = kinds.get(kind, 0) + count

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import sqlite3
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -91,9 +92,7 @@ def close_partition(
     for start in range(0, len(written) if embed else 0, EMBED_BATCH):
         seqs = written[start : start + EMBED_BATCH]
         payload = rows.seal_json({"seqs": seqs}, partition.key, "payload")
-        connection.execute(
-            query("insert_job"), (partition.pid, "embed", priority, len(seqs), payload)
-        )
+        insert_job(connection, partition.pid, "embed", priority, len(seqs), payload)
     if partition.tail_words + len(written) >= SEAL_AT:
         add_seal_job(connection, rows, partition.pid, partition.key)
 
@@ -102,7 +101,15 @@ def add_seal_job(connection: sqlite3.Connection, rows: Rows, pid: int, key: Part
     """Ask for the partition's tails to be sealed, once."""
     if connection.execute(query("has_seal_job"), (pid,)).fetchone() is None:
         payload = rows.seal_json({}, key, "payload")
-        connection.execute(query("insert_job"), (pid, "seal", 5, 1, payload))
+        insert_job(connection, pid, "seal", 5, 1, payload)
+
+
+def insert_job(
+    connection: sqlite3.Connection, pid: int, kind: str, priority: int, size: int, payload: bytes
+) -> None:
+    """Add background work. Jobs live by the real clock, not by the memory's."""
+    added_at = time.time_ns() // 1000
+    connection.execute(query("insert_job"), (pid, kind, priority, size, added_at, payload))
 
 
 def journal(

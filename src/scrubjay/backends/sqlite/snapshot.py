@@ -29,6 +29,8 @@ class SqliteSnapshot:
 
     def partitions(self, keys: Sequence[PartitionKey]) -> list[PartitionState]:
         """See `Snapshot.partitions`."""
+        if not keys:
+            return []
         marks = ",".join(["(?, ?, ?)"] * len(keys))
         names = [name for key in keys for name in (key.tenant, key.subject, key.owner)]
         rows = self._connection.execute(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from scrubjay.errors import ModelMismatch
@@ -130,6 +132,24 @@ class StoreJobs(StoreSuite):
             store.fail(job, "no", retry, {})
         assert store.revive() == 2
         assert len(store.claim(5, 60, at(0))) == 2
+
+    def test_a_claim_is_as_large_as_its_work(self, store: Store) -> None:
+        """An `embed` job counts for each of its memories, and one job is always taken."""
+        for number in range(4):
+            write(store, *[f"thing {number} {n}" for n in range(10)], embed=True)
+        sizes = []
+        while jobs := store.claim(20, 60, at(0)):
+            sizes.append([len(job.payload["seqs"]) for job in jobs])
+        assert sizes == [[10, 10], [10, 10]]
+        write(store, *[f"more {n}" for n in range(30)], embed=True)
+        assert len(store.claim(5, 60, at(0))) == 1
+
+    def test_counts_up_to_a_time(self, store: Store) -> None:
+        """All of them, or only those added by then."""
+        store.enqueue(ADA, "work", {})
+        assert store.job_counts(at(0)).ready == 1
+        assert store.job_counts(at(0), datetime.now(UTC)).ready == 1
+        assert store.job_counts(at(0), datetime.now(UTC) - timedelta(hours=1)).ready == 0
 
     def test_a_seal_job_is_added_once(self, store: Store) -> None:
         """A second is the same as the first, for each partition."""

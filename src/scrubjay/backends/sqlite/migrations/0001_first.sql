@@ -156,6 +156,7 @@ CREATE TABLE jobs (
     kind TEXT NOT NULL,
     priority INTEGER NOT NULL,
     size INTEGER NOT NULL DEFAULT 1,
+    added_at INTEGER NOT NULL,
     state TEXT NOT NULL DEFAULT 'ready',
     attempts INTEGER NOT NULL DEFAULT 0,
     lease_until INTEGER NOT NULL DEFAULT 0,
