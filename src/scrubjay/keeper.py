@@ -158,6 +158,8 @@ class Keeper:
         target = check_path(path)
         if target.exists():
             raise InvalidInput(f"{target} exists; name a new file for the backup")
+        if not target.parent.is_dir():
+            raise InvalidInput(f"there is no directory {target.parent}; make it first")
         report = None if progress is None else lambda done, all_: progress(done, all_, "pages")
         self._parts.store.backup(str(target), report)
         return target

@@ -7,6 +7,7 @@ the working directory (or the file that `SCRUBJAY_CONFIG` names), that over the 
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,9 @@ from pydantic_settings import (
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
+)
+from pydantic_settings import (
+    SettingsError as SourceError,
 )
 
 from scrubjay.errors import InvalidInput, SettingsError
@@ -114,6 +118,10 @@ def load(**given: Any) -> Settings:
     """
     try:
         return Settings(**given)
+    except (tomllib.TOMLDecodeError, SourceError) as exc:
+        raise SettingsError(
+            f"the settings cannot be read: {exc}. `scrubjay settings` lists every setting"
+        ) from exc
     except ValidationError as exc:
         problems = "; ".join(
             f"{'.'.join(map(str, e['loc'])) or 'settings'}: {e['msg']}" for e in exc.errors()

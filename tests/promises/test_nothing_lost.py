@@ -649,7 +649,7 @@ for first in range(0, 40, 10):
                 memory.add(child.text_of(number), user_id="ada")
                 found = memory.search(f"kq{number:06d}z", user_id="ada", top_k=1)
                 assert found[0].content == child.text_of(number)
-            assert memory.flush(8), "the child's flush did not end"
+            assert memory.flush(30), "the child's flush did not end"
             code = 0
         finally:
             memory.close()
@@ -658,7 +658,7 @@ for first in range(0, 40, 10):
     time.sleep(0.03)
 codes = []
 for pid in children:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 45
     while time.monotonic() < deadline:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:

@@ -95,7 +95,9 @@ def _remember(memory: Memory, console: Console) -> None:
         adding = progress.add_task("remembering", total=len(lines))
         demo.ingest(memory, lines, lambda: progress.advance(adding))
         waiting = progress.add_task("embedding  ", total=None)
-        memory.flush()
+        memory.flush(
+            progress=lambda done, jobs, _: progress.update(waiting, completed=done, total=jobs)
+        )
         progress.update(waiting, total=len(lines), completed=len(lines))
 
 

@@ -95,7 +95,7 @@ def measure(memory: Memory, benchmark: Benchmark, progress: Progress | None = No
     started = time.perf_counter()
     answers = _ingest(memory, benchmark.says, tell)
     tell(0, 1, "embed")
-    memory.flush()
+    memory.flush(progress=lambda done, jobs, _: tell(done, jobs, "embed"))
     tell(1, 1, "embed")
     ingested = time.perf_counter() - started
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from scrubjay.errors import ModelError, ModelUnavailable, ScrubjayError, StoreClosed
+from scrubjay.forks import ForkLock
 from scrubjay.ports import Embedder, Store
 from scrubjay.storage import ModelRow
-from scrubjay.text.forks import ForkLock
 
 if TYPE_CHECKING:
     import numpy as np

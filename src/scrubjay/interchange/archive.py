@@ -47,6 +47,8 @@ def export(store: Store, keys: Sequence[PartitionKey], path: Path, now: datetime
     """Write the partitions of `keys` to `path`; the counts by type."""
     counts = {"turn": 0, "memory": 0}
     digest = hashlib.sha256()
+    if not path.name or path.is_dir():
+        raise InvalidInput(f"{path} is no file's name; name one that does not exist yet")
     partial = path.with_name(path.name + ".part")
     try:
         with (

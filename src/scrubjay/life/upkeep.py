@@ -147,7 +147,7 @@ def reindex(
     again; vectors of other models go when none is missing.
     """
     keys = store.partition_keys()
-    counts = {"partitions": len(keys), "words": 0, "vectors": 0, "vectors of other models": 0}
+    counts = {"partitions": len(keys), "words": 0, "vectors": 0, "vectors_dropped": 0}
     for done, key in enumerate(keys):
         counts["words"] += store.rebuild_words(key, pack)
         compact.seal(store, key)
@@ -157,7 +157,7 @@ def reindex(
         counts["vectors"] = _embed_missing(store, embedding, progress)
         for row in store.models():
             if embedding.row is not None and row.number != embedding.row.number:
-                counts["vectors of other models"] += store.drop_model(row.number)
+                counts["vectors_dropped"] += store.drop_model(row.number)
         embedding.look_for_others()
         for key in keys:
             compact.seal(store, key)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from unicodedata import normalize
 
-from scrubjay.text.forks import ForkLock
+from scrubjay.forks import ForkLock
 
 IDENTIFIER = "="
 CHARACTER = "~"

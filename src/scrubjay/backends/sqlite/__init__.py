@@ -307,13 +307,12 @@ class SqliteStore:
 
     def backup(self, target: str, progress: Callable[[int, int], None] | None = None) -> None:
         """See `Store.backup`."""
-        _make_directory(Path(target).parent)
         with translated(Path(target)), self._db.read() as connection:
             backup.backup(connection, target, progress)
 
     def restore(self, source: str, rewrite: RewriteSegment) -> int:
         """See `Store.restore`."""
-        with translated(Path(source)):
+        with _as_no_backup(Path(source)):
             left_out = backup.restore(self._db, self._rows, source, rewrite)
         self._secret = self._read_secret()
         return left_out
@@ -330,6 +329,19 @@ class SqliteStore:
     def close(self) -> None:
         """See `Store.close`."""
         self._db.close()
+
+
+@contextlib.contextmanager
+def _as_no_backup(source: Path) -> Iterator[None]:
+    """SQLite's word about a file that is no backup, as an error about that file."""
+    try:
+        with translated(source):
+            yield
+    except errors.StoreDamaged as exc:
+        raise errors.StoreDamaged(
+            f"{source} is no sound backup, and nothing was changed: name a file that `scrubjay "
+            "backup` wrote"
+        ) from exc
 
 
 def _make_directory(directory: Path) -> None:

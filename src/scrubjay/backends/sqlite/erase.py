@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from scrubjay.backends.sqlite.journal import (
     NO_PARTITION,
@@ -128,13 +129,15 @@ def _selected(work: _Erasing, target: Target) -> tuple[set[int], set[int]]:
     """The sequences and the turns that a target names."""
     if target.memory_id is not None:
         return _chains(work, {id_bytes(target.memory_id)}), set()
+    where: str
+    value: Any
     if target.session_id is not None:
         where, value = "session_id = ?", target.session_id
     elif target.turn_id is not None:
-        where, value = "id = ?", id_bytes(target.turn_id)  # type: ignore[assignment]
+        where, value = "id = ?", id_bytes(target.turn_id)
     else:
         assert target.before is not None
-        where, value = "occurred_at < ?", micros(target.before)  # type: ignore[assignment]
+        where, value = "occurred_at < ?", micros(target.before)
     rows = work.connection.execute(
         f"SELECT tid FROM turns WHERE pid = ? AND {where}", (work.pid, value)
     )

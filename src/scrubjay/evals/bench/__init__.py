@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def run(
         if name not in SIZES:
             raise InvalidInput(f"no size is called {name!r}; there are {', '.join(SIZES)}")
     parts: list[tuple[str, Callable[[Path], list[Figure]]]] = [
-        (name, lambda folder, name=name: measures.sized(folder, name, *SIZES[name]))  # type: ignore[misc]
+        (name, partial(measures.sized, name=name, count=SIZES[name][0], users=SIZES[name][1]))
         for name in names
     ]
     if model:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,16 +101,14 @@ def _built(store: Path, load: _Load) -> list[Figure]:
 
 def _adding(folder: Path, load: _Load) -> list[Figure]:
     """One acknowledged `add` against one bare insert of as many bytes, by turns."""
-    from scrubjay.index.words import pack  # the bytes of a memory's words are part of an add's
-
     new = data.texts(_ADDS, seed=99)
     bare = BareInsert(folder / "bare", "FULL")
     ours_ms, bare_ms = [], []
     with Memory(folder / "store", embedder=load.embedder) as memory:
         for n, text in enumerate(new):
-            body = text.encode() * 2 + pack(text)[0]
-            bare_ms.append(timed_ms(lambda body=body: bare.insert(body)))  # type: ignore[misc]
-            ours_ms.append(timed_ms(lambda text=text: memory.add(text, user_id="user-0")))  # type: ignore[misc]
+            body = text.encode() * 2 + bytes(9 * len(set(text.split())))  # turn, memory, words
+            bare_ms.append(timed_ms(partial(bare.insert, body)))
+            ours_ms.append(timed_ms(partial(memory.add, text, user_id="user-0")))
             if n % 50 == 49:
                 memory.flush()
     bare.close()
@@ -137,8 +136,8 @@ def _searching(store: Path, load: _Load) -> list[Figure]:
             _ask(memory, question, 0)
         for question, vector in zip(load.questions, load.asked, strict=True):
             ours_ms.append(_ask(memory, question, 0))
-            words_ms = timed_ms(lambda q=question: bare_words.search(q))  # type: ignore[misc]
-            bare_ms.append(words_ms + timed_ms(lambda v=vector: bare_vectors.search(v)))  # type: ignore[misc]
+            words_ms = timed_ms(partial(bare_words.search, question))
+            bare_ms.append(words_ms + timed_ms(partial(bare_vectors.search, vector)))
     bare_words.close()
     bar = {"10k": 1.5, "100k": 1.0}.get(load.name)
     return [
@@ -253,7 +252,7 @@ def embedding(folder: Path) -> list[Figure]:
         memory.search("warm up", user_id="u")
         for part in range(3):
             batch = texts[part * 200 : part * 200 + 200]
-            with _recorded(model, feeds) as replay:
+            with _Recorded(model, feeds) as replay:
                 began = time.perf_counter()
                 memory.add(batch, user_id="u")
                 memory.flush()
@@ -285,7 +284,7 @@ def _lags(memory: Memory) -> list[float]:
     return lags
 
 
-class _recorded:  # noqa: N801 - reads as the context it is
+class _Recorded:
     """Keeps what the model's session is fed, and runs it again without anything around it."""
 
     def __init__(self, model: Any, feeds: list[Any]) -> None:

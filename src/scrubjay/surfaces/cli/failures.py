@@ -1,7 +1,7 @@
 """From an error to one clear line and an exit code.
 
-Exit codes: 0 done; 1 the store, the model or the outcome is not as it should be; 2 what was
-typed cannot be used; 130 interrupted; 141 the reader of the output went away.
+Exit codes: 0 done; 1 the store, the model or the outcome is not as it should be for now; 2 what
+was typed, or the store it names, cannot be used; 130 interrupted; 141 the reader of the output went away.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from scrubjay.errors import (
     InvalidInput,
     NotFound,
     NotPermitted,
+    SchemaTooNew,
     ScrubjayError,
     SettingsError,
+    StoreDamaged,
+    StoreReadOnly,
 )
 from scrubjay.surfaces.cli import output
 
@@ -34,7 +37,15 @@ UNREAD = 141
 UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 _WRONG_PATHS = (errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
-_CALLERS = (InvalidInput, SettingsError, NotFound, NotPermitted)
+_CALLERS = (
+    InvalidInput,
+    SettingsError,
+    NotFound,
+    NotPermitted,
+    SchemaTooNew,
+    StoreDamaged,
+    StoreReadOnly,
+)
 _OPTIONS = {
     "user_id": "--user",
     "device_id": "--device",
