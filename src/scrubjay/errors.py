@@ -151,6 +151,8 @@ def masked(value: object) -> str:
     >>> masked(7)
     '7'
     """
+    if isinstance(value, int) and abs(value) >= 10**20:
+        return "a number of more than 20 digits"
     if isinstance(value, (bool, int, float, type(None))):
         return repr(value)
     text = str(value)

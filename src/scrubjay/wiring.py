@@ -63,6 +63,8 @@ def _assemble(
     chosen = settings_module.load() if settings is None else settings
     if not isinstance(chosen, Settings):
         raise InvalidInput(f"settings is a Settings, not {type(chosen).__name__}")
+    if clock is not None and not callable(clock):
+        raise InvalidInput("clock is a function that returns an aware time")
     if not isinstance(embedder, (str, Embedder, type(None))):
         raise InvalidInput(
             f"embedder is a name or has model_id, dimension, embed and close, as "

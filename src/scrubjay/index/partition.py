@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scrubjay.errors import StoreDamaged
 from scrubjay.index import segments as sealed
 from scrubjay.index.scan import dots
 from scrubjay.index.words import unpack
@@ -150,6 +151,9 @@ class Partition:
 
     def _read_columns(self, size: int) -> None:
         self.size = size
+        for part in (*self._words.values(), *self._vectors.values()):
+            if len(part.seqs) and int(part.seqs.max()) >= size:
+                raise StoreDamaged("a segment names memories that never were; `scrubjay reindex`")
         self._lengths = np.zeros(size, np.float32)
         self._previous = np.zeros(size, np.int32)
         self._next = np.zeros(size, np.int32)

@@ -127,10 +127,15 @@ def read_words(blob: bytes) -> WordsSegment:
     reader = _Reader(blob, _WORDS_MAGIC, 3)
     m, t, p = reader.sizes
     take = reader.take
-    return WordsSegment(
+    segment = WordsSegment(
         take("<u4", m), take("<u4", m), take("<u4", m), take("<i8", m),
         take("<u8", t), take("<u4", t + 1), take("<u4", p), take("u1", p),
     )  # fmt: skip
+    whole = int(segment.offsets[0]) == 0 and int(segment.offsets[-1]) == p
+    stray = p > 0 and segment.posting_seqs.max() > segment.seqs.max()
+    if not whole or stray or (_sizes(segment) < 0).any():
+        raise StoreDamaged("a segment is inconsistent; `scrubjay reindex` builds it anew")
+    return segment
 
 
 def read_vectors(blob: bytes) -> VectorsSegment:

@@ -16,6 +16,7 @@ from scrubjay.text.normal import clean
 
 MAX_TOP_K = 1_000
 MAX_QUERY_CHARS = 20_000
+MAX_TEXT_CHARS = 1_000
 E = TypeVar("E", bound=StrEnum)
 
 HISTORY = (State.ACTIVE, State.SUPERSEDED, State.MERGED, State.STALE)
@@ -35,9 +36,11 @@ def whole_number(name: str, value: object, low: int, high: int) -> int:
 
 
 def text(name: str, value: object) -> str:
-    """A clean string. Raises `InvalidInput`."""
+    """A clean string of up to 1,000 characters. Raises `InvalidInput`."""
     if not isinstance(value, str):
         raise InvalidInput(f"{name} is a string, not {type(value).__name__}")
+    if len(value) > MAX_TEXT_CHARS:
+        raise InvalidInput(f"{name} has {len(value)} characters, more than {MAX_TEXT_CHARS}")
     return clean(value)[0]
 
 

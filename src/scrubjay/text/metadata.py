@@ -36,7 +36,7 @@ def check(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata is a dict, not {type(metadata).__name__}")
     checked = {_key(key): _checked(value, str(key), 1) for key, value in metadata.items()}
-    size = len(dumps(checked))
+    size = len(dumps(checked).encode("utf-8"))
     if size > MAX_BYTES:
         raise InvalidInput(
             f"metadata takes {size} bytes, more than {MAX_BYTES}; put long text in the content"
@@ -108,5 +108,8 @@ def dumps(value: Any) -> str:
 
 
 def loads(text: str | bytes) -> Any:
-    """The value that `dumps` wrote."""
-    return json.loads(text, object_hook=_revive)
+    """The value that `dumps` wrote. Raises `ValueError` for what it did not write."""
+    try:
+        return json.loads(text, object_hook=_revive)
+    except (TypeError, OverflowError, RecursionError) as exc:
+        raise ValueError("not the JSON form of metadata") from exc

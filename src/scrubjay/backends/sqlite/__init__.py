@@ -134,8 +134,8 @@ class SqliteStore:
         )
         if not self._db.truncate_wal():
             note = (
-                "a reader was busy for long: the write-ahead log keeps old pages until the next "
-                "erasure, or until the store is closed"
+                "a reader was busy for long: the write-ahead log keeps old pages until a write "
+                "after it has ended, or until the store is closed"
             )
             erasure = Erasure(erasure.target, erasure.counts, erasure.memory_ids, {}, (note,))
         return erasure
@@ -238,7 +238,7 @@ class SqliteStore:
     def job_counts(self, now: datetime, added_by: datetime | None = None) -> JobCounts:
         """See `Store.job_counts`."""
         with self._db.read() as connection:
-            return jobs.counts(connection, now, now if added_by is None else added_by)
+            return jobs.counts(connection, now, added_by)
 
     def dead_jobs(self, keys: Sequence[PartitionKey]) -> list[Job]:
         """See `Store.dead_jobs`."""

@@ -30,6 +30,7 @@ T = TypeVar("T")
 _GROUP_LIMIT = 128
 _ABANDONED: list[object] = []  # a parent's connections, kept from being closed in a fork
 _FORK_WAIT_S = 5.0
+_TRUNCATE_WAIT_MS = 1_000
 
 
 def _error_for(exc: sqlite3.Error, path: Path) -> errors.StoreError:
@@ -99,6 +100,7 @@ class Database:
         self._readers: deque[sqlite3.Connection] = deque()
         self._writer: sqlite3.Connection | None = None
         self._syncing_as = self._synchronous
+        self._owes_truncation = False
         self._gate = threading.Condition()
         self._reading = 0
         self._held_for_fork = False
@@ -192,6 +194,8 @@ class Database:
                     self._run_one(connection, call, alone=len(calls) == 1)
                 if connection.in_transaction:
                     connection.execute("COMMIT")
+                if self._owes_truncation:
+                    self._truncate(connection, wait_ms=0)
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -275,13 +279,24 @@ class Database:
             self._gate.release()
 
     def truncate_wal(self) -> bool:
-        """Copy the WAL into the file and cut it to nothing. False while a reader is in the way."""
+        """Copy the WAL into the file and cut it to nothing.
+
+        False while a reader is in the way; it is then tried again after each later write, and at
+        the latest when the last process closes the file.
+        """
         self._check()
         with self._lock, translated(self.path):
             if self._writer is None:
                 self._writer = self.connect()
-            busy, _, _ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        return not busy
+            self._owes_truncation = True
+            self._truncate(self._writer, wait_ms=_TRUNCATE_WAIT_MS)
+        return not self._owes_truncation
+
+    def _truncate(self, connection: sqlite3.Connection, *, wait_ms: int) -> None:
+        connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
+        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        connection.execute(f"PRAGMA busy_timeout = {int(self._timeout_s * 1000)}")
+        self._owes_truncation = bool(busy)
 
     def close(self) -> None:
         """Close every connection of this process. A second call does nothing."""

@@ -75,12 +75,12 @@ def fail(
     )  # fmt: skip
 
 
-def counts(connection: sqlite3.Connection, now: datetime, added_by: datetime) -> JobCounts:
+def counts(connection: sqlite3.Connection, now: datetime, added_by: datetime | None) -> JobCounts:
     """See `Store.job_counts`."""
     tally = dict.fromkeys(("ready", "leased", "waiting", "dead"), 0)
     kinds: dict[str, int] = {}
     for state, kind, count in connection.execute(
-        query("job_counts"), (micros(now), micros(added_by))
+        query("job_counts"), (micros(now), micros_or_none(added_by))
     ):
         tally[state] += count
         if state != "dead":

@@ -183,7 +183,7 @@ WHERE state = 'dead' OR not_before > 0
 -- Jobs by state and kind.
 SELECT CASE WHEN state = 'dead' THEN 'dead' WHEN lease_until > ?1 THEN 'leased'
     WHEN not_before > ?1 THEN 'waiting' ELSE 'ready' END, kind, count(*)
-FROM jobs WHERE added_at <= ?2 GROUP BY 1, 2
+FROM jobs WHERE ?2 IS NULL OR added_at <= ?2 GROUP BY 1, 2
 
 -- name: dead_jobs
 -- The jobs of a partition that failed too often.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from scrubjay.errors import StoreDamaged
 from scrubjay.model import (
     Kind,
     MemoryRecord,
@@ -86,6 +88,18 @@ def id_text_or_none(value: bytes | None) -> str | None:
     return None if value is None else id_text(value)
 
 
+@contextlib.contextmanager
+def _as_damage(what: str) -> Iterator[None]:
+    """What a row cannot hold unless its bytes were changed is damage to the store."""
+    try:
+        yield
+    except (KeyError, ValueError, OverflowError, TypeError) as exc:
+        raise StoreDamaged(
+            f"a stored {what} is unreadable; `scrubjay doctor` looks for more, and `scrubjay "
+            "restore` brings a backup back"
+        ) from exc
+
+
 class Rows:
     """Reads and writes rows of one store through its codec."""
 
@@ -97,8 +111,9 @@ class Rows:
         return self._codec.seal(text.encode("utf-8"), key, purpose)
 
     def open_text(self, blob: bytes, key: PartitionKey, purpose: str) -> str:
-        """Text as it was given."""
-        return self._codec.open(blob, key, purpose).decode("utf-8")
+        """Text as it was given. Raises `StoreDamaged`."""
+        with _as_damage(purpose):
+            return self._codec.open(blob, key, purpose).decode("utf-8")
 
     def seal_bytes(self, data: bytes, key: PartitionKey, purpose: str) -> bytes:
         """Bytes as they are stored."""
@@ -116,7 +131,7 @@ class Rows:
         """Metadata as it was given."""
         if blob is None:
             return {}
-        value: dict[str, Any] = metadata_json.loads(self.open_text(blob, key, "metadata"))
+        value: dict[str, Any] = self.open_json(blob, key, "metadata")
         return value
 
     def seal_json(self, value: Any, key: PartitionKey, purpose: str) -> bytes:
@@ -124,8 +139,9 @@ class Rows:
         return self.seal_text(metadata_json.dumps(value), key, purpose)
 
     def open_json(self, blob: bytes, key: PartitionKey, purpose: str) -> Any:
-        """Plain data as it was given."""
-        return metadata_json.loads(self.open_text(blob, key, purpose))
+        """Plain data as it was given. Raises `StoreDamaged`."""
+        with _as_damage(purpose):
+            return metadata_json.loads(self.open_text(blob, key, purpose))
 
     def turn_row(self, turn: Turn, pid: int, key: PartitionKey) -> tuple[Any, ...]:
         """The values of `insert_turn`."""
@@ -153,16 +169,17 @@ class Rows:
             device,
             meta,
         ) = row
-        return Turn(
-            id=id_text(id_),
-            scope=_scope(key, agent, session, space, device),
-            role=_ROLES[role],
-            content=self.open_text(content, key, "content"),
-            occurred_at=moment(occurred),
-            recorded_at=moment(recorded),
-            source_class=_CLASSES[source_class],
-            metadata=self.open_metadata(meta, key),
-        )
+        with _as_damage("turn"):
+            return Turn(
+                id=id_text(id_),
+                scope=_scope(key, agent, session, space, device),
+                role=_ROLES[role],
+                content=self.open_text(content, key, "content"),
+                occurred_at=moment(occurred),
+                recorded_at=moment(recorded),
+                source_class=_CLASSES[source_class],
+                metadata=self.open_metadata(meta, key),
+            )
 
     def memory_row(
         self,
@@ -198,34 +215,35 @@ class Rows:
             importance, occurred, recorded, valid_from, valid_to, retired, expires, version,
             supersedes, superseded_by, reason, agent, session, namespace, device, meta,
         ) = row  # fmt: skip
-        return MemoryRecord(
-            id=id_text(id_),
-            scope=_scope(key, agent, session, namespace, device),
-            kind=_KINDS[kind],
-            content=self.open_text(content, key, "content"),
-            occurred_at=moment(occurred),
-            recorded_at=moment(recorded),
-            visibility=_visibility(key),
-            tier=_TIERS[tier],
-            state=_STATES[state],
-            role=_ROLES[role],
-            source_class=_CLASSES[source_class],
-            trust=trust,
-            confidence=confidence,
-            importance=importance,
-            language=language,
-            valid_from=moment_or_none(valid_from),
-            valid_to=moment_or_none(valid_to),
-            retired_at=moment_or_none(retired),
-            expires_at=moment_or_none(expires),
-            version=version,
-            supersedes=id_text_or_none(supersedes),
-            superseded_by=id_text_or_none(superseded_by),
-            reason=reason,
-            metadata=self.open_metadata(meta, key),
-            sources=sources,
-            seq=seq,
-        )
+        with _as_damage("memory"):
+            return MemoryRecord(
+                id=id_text(id_),
+                scope=_scope(key, agent, session, namespace, device),
+                kind=_KINDS[kind],
+                content=self.open_text(content, key, "content"),
+                occurred_at=moment(occurred),
+                recorded_at=moment(recorded),
+                visibility=_visibility(key),
+                tier=_TIERS[tier],
+                state=_STATES[state],
+                role=_ROLES[role],
+                source_class=_CLASSES[source_class],
+                trust=trust,
+                confidence=confidence,
+                importance=importance,
+                language=language,
+                valid_from=moment_or_none(valid_from),
+                valid_to=moment_or_none(valid_to),
+                retired_at=moment_or_none(retired),
+                expires_at=moment_or_none(expires),
+                version=version,
+                supersedes=id_text_or_none(supersedes),
+                superseded_by=id_text_or_none(superseded_by),
+                reason=reason,
+                metadata=self.open_metadata(meta, key),
+                sources=sources,
+                seq=seq,
+            )
 
 
 def _visibility(key: PartitionKey) -> Visibility:

@@ -1,7 +1,7 @@
 """From an error to one clear line and an exit code.
 
 Exit codes: 0 done; 1 the store, the model or the outcome is not as it should be for now; 2 what
-was typed, or the store it names, cannot be used; 130 interrupted; 141 the reader of the output went away.
+was typed, or the store it names, cannot be used; 130 interrupted; 141 the output's reader left.
 """
 
 from __future__ import annotations
