@@ -309,17 +309,17 @@ class MemoryCore(Keeper):
         vector, note = parts.embedding.query(text)
         embedded = time.perf_counter()
         row = parts.embedding.row
-        plan = make_plan(text, vector, row.baseline if row else 0.0, criteria, conditions)
+        plan = make_plan(text, vector, row.baseline if row else 0.0, criteria, conditions, least)
         keys = visible_partitions(scope)
         with parts.cache.view(keys, self._model_number()) as (snapshot, view):
             found = candidates(snapshot, view, plan, chosen, k)
-            hits = hydrate(snapshot, found, scope, keys, criteria, chosen, explain=explain)
+            hits = hydrate(snapshot, found, scope, keys, criteria, explain=explain)
             pending = sum(p.pending for _, p in view) if parts.embedding.configured else 0
         if note is None:
             note = upkeep.mismatch_note(parts.embedding)
         ended = time.perf_counter()
         return Result(
-            hits=tuple(hit for hit in hits if hit.relevance >= least),
+            hits=tuple(hits),
             pending=pending,
             notes=(note,) if note else (),
             timings={

@@ -11,7 +11,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -417,18 +417,6 @@ class Job:
     attempts: int = 0
     lease: int = 0
     last_error: str | None = None
-
-
-def utc(value: datetime) -> datetime:
-    """An aware time in UTC.
-
-    >>> from datetime import timedelta, timezone
-    >>> utc(datetime(2026, 1, 1, 8, tzinfo=timezone(timedelta(hours=8)))).isoformat()
-    '2026-01-01T00:00:00+00:00'
-    """
-    if value.tzinfo is None:
-        raise ValueError("a naive time; attach a zone first")
-    return value.astimezone(UTC)
 
 
 def new_id(at: datetime) -> str:

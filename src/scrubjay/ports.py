@@ -41,6 +41,7 @@ from scrubjay.storage import (
     Request,
     RewriteSegment,
     SegmentInfo,
+    Standing,
     TailWords,
     Target,
 )
@@ -103,6 +104,12 @@ class Snapshot(Protocol):
 
     def records(self, partition: PartitionState, seqs: Sequence[int]) -> list[MemoryRecord]:
         """The whole records of `seqs`, with sources, in that order; an unknown one is left out."""
+
+    def standings(self, partition: PartitionState, seqs: Sequence[int]) -> dict[int, Standing]:
+        """What decides the order of `seqs` among equals in relevance; unknown ones are left out."""
+
+    def links(self, partition: PartitionState) -> dict[int, int]:
+        """For each memory that follows another in its conversation, the sequence of that one."""
 
     def locate(self, keys: Sequence[PartitionKey], memory_id: str) -> MemoryRecord | None:
         """The record of an id if it lies in one of these partitions, else None."""
@@ -229,6 +236,12 @@ class Store(Protocol):
         self, partition: PartitionKey, model: int, after: int, limit: int
     ) -> list[int]:
         """Up to `limit` sequences above `after` that have no vector of `model`, ascending."""
+
+    def sealed_vectors(self, partition: PartitionKey, model: int) -> list[int]:
+        """The sequences whose vectors are marked as held by a segment."""
+
+    def unseal_vectors(self, partition: PartitionKey) -> None:
+        """Throw a partition's vector segments away; its vectors are a tail again."""
 
     def enqueue(
         self, partition: PartitionKey, kind: str, payload: Mapping[str, Any], priority: int = 0

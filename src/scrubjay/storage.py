@@ -21,13 +21,15 @@ class NewMemory:
 
     `postings` is its words as `scrubjay.index.words.pack` wrote them and `length` their count.
     `content_hash` is what makes two statements the same one; the store keeps at most one
-    active episode of a hash in a partition.
+    active episode of a hash in a partition. `follows` names the memory before it in its
+    conversation, where an import knows it.
     """
 
     record: MemoryRecord
     content_hash: bytes
     postings: bytes
     length: int
+    follows: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,16 @@ class ModelRow:
     name: str
     dimension: int
     baseline: float
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What of a memory, besides its relevance, decides its place among others."""
+
+    id: bytes
+    occurred_at: int
+    confidence: float
+    trust: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,107 +1,33 @@
-"""Forgetting is complete: no verb finds it, no byte of the directory holds it, nothing brings it
-back: not an older export, not a restored backup, not background work that was under way.
+"""Forgetting is complete: no verb finds it, no byte of the directory holds it.
+
+`test_forgetting_stays.py` has what must not bring it back.
 """
 
 from __future__ import annotations
 
 import random
-import threading
 import time
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
+from promise_helpers import (
+    HOWS,
+    KEY,
+    NAME,
+    USER,
+    Open,
+    assert_gone,
+    every_byte,
+    forget,
+    plant,
+    traces,
+)
 
-from scrubjay import Erasure, Memory, Receipt, errors
+from scrubjay import errors
 from scrubjay.index import compact
 from scrubjay.index.segments import read_vectors, read_words
 from scrubjay.index.words import query_terms
-from scrubjay.model import PartitionKey
 from scrubjay.testing.fakes import HashEmbedder
-from scrubjay.testing.faults import SimulatedClock
-
-Open = Callable[..., Memory]
-USER = "ada"
-KEY = PartitionKey("default", "user:ada")
-NAME = "Wolpertinger"
-"""The planted word; nothing else of a store has it."""
-HOWS = ("memory", "session", "turn", "before", "user")
-
-
-def every_byte(directory: Path) -> bytes:
-    return b"".join(
-        b"\n" + str(file.name).encode() + b"\n" + file.read_bytes()
-        for file in sorted(directory.rglob("*"))
-        if file.is_file()
-    )
-
-
-def traces(data: bytes, word: str = NAME) -> list[str]:
-    """In which forms a word is in these bytes."""
-    forms = {
-        "utf-8": word.encode(),
-        "lower": word.lower().encode(),
-        "utf-16": word.encode("utf-16-le"),
-        "term": b"".join(t.to_bytes(8, "little") for t in query_terms(word)),
-    }
-    return [name for name, form in forms.items() if form in data]
-
-
-def plant(memory: Memory) -> Receipt:
-    """The planted memory among others, with an update, a repetition and metadata."""
-    clock = memory._parts.clock()
-    for number in range(30):
-        memory.add(f"harmless line {number} about tea", user_id=USER, session_id="keep",
-                   occurred_at=clock)  # fmt: skip
-    receipt = memory.add(
-        {"role": "user", "content": f"my landlord is called {NAME}"},
-        user_id=USER, session_id="gone", occurred_at=clock - timedelta(days=40),
-        metadata={"who": NAME}, idempotency_key="planted",
-    )  # fmt: skip
-    for number in range(30, 60):
-        memory.add(f"harmless line {number} about tea", user_id=USER, session_id="keep",
-                   occurred_at=clock)  # fmt: skip
-    return receipt
-
-
-def forget(memory: Memory, how: str, receipt: Receipt) -> Erasure:
-    target: dict[str, Any] = {
-        "memory": {"memory_id": receipt.ids[0]},
-        "session": {"session_id": "gone"},
-        "turn": {"turn_id": receipt.turn_ids[0]},
-        "before": {"before": memory._parts.clock() - timedelta(days=20)},
-        "user": {},
-    }[how]
-    return memory.forget(user_id=USER, **target)
-
-
-def assert_gone(memory: Memory, receipt: Receipt, tmp_path: Path, word: str = NAME) -> None:
-    """By no verb, in no state, in no version."""
-    for query in (word, f"my landlord is called {word}", "landlord", "tea"):
-        for options in ({}, {"include_history": True}, {"session_id": "gone"},
-                        {"as_of": memory._parts.clock() - timedelta(days=30)},
-                        {"known_at": memory._parts.clock()},
-                        {"filters": {"who": word}}):  # fmt: skip
-            hits = memory.search(query, user_id=USER, top_k=1_000, **options)
-            assert not [h for h in hits if word in h.content or word in str(h.memory.metadata)]
-            assert word not in memory.context(query, user_id=USER, **options).text
-    for states in (("active",), None):
-        page = memory.list(user_id=USER, limit=1_000, states=states)
-        assert not [r for r in page if word in r.content or word in str(r.to_dict())]
-    for memory_id in receipt.ids:
-        for verb in (memory.get, memory.history, memory.delete):
-            with pytest.raises(errors.NotFound):
-                verb(memory_id, user_id=USER)
-        with pytest.raises(errors.NotFound):
-            memory.update(memory_id, "something else", user_id=USER)
-    file = tmp_path / "probe.jsonl"
-    memory.export(file, user_id=USER)
-    assert word not in file.read_text("utf-8")
-    file.unlink()
 
 
 @pytest.mark.parametrize("layout", ["tail", "sealed", "merged"])
@@ -170,189 +96,6 @@ def test_segments_are_rewritten(open_memory: Open, how: str) -> None:
     assert seq not in vectors
     assert term not in terms
     assert len(words) == len(vectors) == (0 if how == "user" else 60)
-
-
-@pytest.mark.parametrize("how", HOWS)
-def test_an_older_export_brings_nothing_back(open_memory: Open, tmp_path: Path, how: str) -> None:
-    """What was forgotten is skipped: turns too."""
-    memory = open_memory()
-    receipt = plant(memory)
-    memory.export(tmp_path / "e.jsonl", user_id=USER)
-    forget(memory, how, receipt)
-    outcome = memory.import_(tmp_path / "e.jsonl", user_id=USER)
-    assert outcome["written"] == 0
-    assert_gone(memory, receipt, tmp_path)
-    assert traces(every_byte(tmp_path / "store")) == []
-    assert memory.doctor().problems == ()
-
-
-@pytest.mark.parametrize("days", [-4_000, 4_000], ids=["slow clock", "fast clock"])
-def test_no_clock_brings_it_back(open_memory: Open, tmp_path: Path, days: int) -> None:
-    """Forgetting a user whole holds against an older export, whatever the clocks said."""
-    clock = SimulatedClock(datetime.now(UTC) + timedelta(days=days))
-    memory = open_memory(clock=clock)
-    receipt = memory.add(f"my landlord is called {NAME}", user_id=USER)
-    memory.export(tmp_path / "e.jsonl", user_id=USER)
-    memory.backup(tmp_path / "b")
-    memory.forget(user_id=USER)
-    memory.import_(tmp_path / "e.jsonl", user_id=USER)
-    assert_gone(memory, receipt, tmp_path)
-    memory.restore(tmp_path / "b")
-    assert_gone(memory, receipt, tmp_path)
-    # Said anew it stays, also through an export of its own.
-    clock.advance(seconds=1)
-    memory.add("a new beginning", user_id=USER)
-    memory.export(tmp_path / "new.jsonl", user_id=USER)
-    memory.import_(tmp_path / "new.jsonl", user_id=USER)
-    assert [r.content for r in memory.list(user_id=USER)] == ["a new beginning"]
-    with open_memory(tmp_path / "fresh", clock=clock) as fresh:
-        assert fresh.import_(tmp_path / "new.jsonl", user_id=USER)["written"] == 2
-
-
-@pytest.mark.parametrize("how", HOWS)
-def test_a_restored_backup_brings_nothing_back(open_memory: Open, tmp_path: Path, how: str) -> None:
-    """It is forgotten again, in the same step."""
-    memory = open_memory(embedder=HashEmbedder(64))
-    receipt = plant(memory)
-    memory.flush(30)
-    compact.seal(memory._parts.store, KEY, everything=True)
-    memory.backup(tmp_path / "b")
-    forget(memory, how, receipt)
-    left_out = memory.restore(tmp_path / "b")
-    assert left_out >= 1
-    assert_gone(memory, receipt, tmp_path)
-    assert traces(every_byte(tmp_path / "store")) == []
-    assert memory.list(user_id=USER).total == (0 if how == "user" else 60)
-    assert memory.doctor().problems == ()
-
-
-def test_a_restore_is_one_step_for_other_readers(open_memory: Open, tmp_path: Path) -> None:
-    """At no moment does another handle find what was forgotten."""
-    memory, other = open_memory(), open_memory()
-    memory.add([f"line {n} about tea" for n in range(3_000)], user_id=USER)
-    receipt = memory.add(f"my landlord is called {NAME}", user_id=USER)
-    memory.backup(tmp_path / "b")
-    memory.forget(memory_id=receipt.ids[0], user_id=USER)
-    stop = threading.Event()
-    seen: list[int] = []
-
-    def look() -> None:
-        while not stop.is_set():
-            with other._parts.store.snapshot() as snapshot:
-                seen.append(snapshot.locate([KEY], receipt.ids[0]) is not None)
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        memory.restore(tmp_path / "b")
-    finally:
-        stop.set()
-        thread.join()
-    assert len(seen) > 3
-    assert not any(seen)
-
-
-def test_a_failed_restore_changes_nothing(
-    open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also when it fails in the middle, where what was forgotten is forgotten again."""
-    from scrubjay.backends.sqlite import backup
-
-    memory = open_memory()
-    receipt = plant(memory)
-    memory.backup(tmp_path / "b")
-    memory.forget(memory_id=receipt.ids[0], user_id=USER)
-    memory.add("after the backup", user_id=USER)
-
-    def broken(*_: object, **__: object) -> int:
-        raise errors.StoreFull("no space left; free some")
-
-    monkeypatch.setattr(backup, "forget_again", broken)
-    with pytest.raises(errors.StoreFull):
-        memory.restore(tmp_path / "b")
-    assert_gone(memory, receipt, tmp_path)
-    assert memory.search("after the backup", user_id=USER)[0].content == "after the backup"
-    assert memory.doctor().problems == ()
-
-
-def test_a_backup_of_a_newer_schema_changes_nothing(open_memory: Open, tmp_path: Path) -> None:
-    """SchemaTooNew, and the store is as it was."""
-    import sqlite3
-
-    memory = open_memory()
-    memory.add("one", user_id=USER)
-    memory.backup(tmp_path / "b")
-    with sqlite3.connect(tmp_path / "b") as connection:
-        connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    memory.add("two", user_id=USER)
-    with pytest.raises(errors.SchemaTooNew):
-        memory.restore(tmp_path / "b")
-    assert memory.list(user_id=USER).total == 2
-    memory.close()
-    assert open_memory().list(user_id=USER).total == 2
-
-
-class Gate(HashEmbedder):
-    """Holds every text that has a word in it until it is let go."""
-
-    def __init__(self, word: str) -> None:
-        super().__init__(64)
-        self.word = word
-        self.reached, self.go = threading.Event(), threading.Event()
-
-    def embed(self, texts: Sequence[str], role: Literal["query", "passage"]) -> NDArray[np.float32]:
-        if role == "passage" and any(self.word in text for text in texts):
-            self.reached.set()
-            assert self.go.wait(30)
-        return super().embed(texts, role)
-
-
-@pytest.mark.parametrize("how", HOWS)
-def test_late_vectors_bring_nothing_back(open_memory: Open, tmp_path: Path, how: str) -> None:
-    """A job that had read the text when it was forgotten finds nothing to write to."""
-    gate = Gate(NAME)
-    memory = open_memory(embedder=gate)
-    receipt = plant(memory)
-    assert gate.reached.wait(30)
-    forget(memory, how, receipt)
-    # The user comes back before the job ends: its vector must not land on the new memory.
-    memory.add("an entirely different sentence", user_id=USER, session_id="new")
-    gate.go.set()
-    memory.flush(30)
-    assert_gone(memory, receipt, tmp_path)
-    assert traces(every_byte(tmp_path / "store")) == []
-    stats = memory.stats(user_id=USER)
-    assert stats["vectors"] == stats["memories"]
-    alone = {"vector_weight": 1.0, "before_weight": 0.0, "after_weight": 0.0}
-    text = "an entirely different sentence"
-    hit = memory.search(text, user_id=USER, policy=alone, explain=True, top_k=1)[0]
-    assert hit.content == text
-    assert hit.explanation
-    assert hit.explanation["meaning"] > 0.95
-    assert memory.doctor().problems == ()
-
-
-def test_a_late_seal_brings_nothing_back(
-    open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A segment built before the forgetting is not put in place after it."""
-    memory = open_memory()
-    receipt = plant(memory)
-    store = memory._parts.store
-    with store.snapshot() as snapshot:
-        (state,) = snapshot.partitions([KEY])
-        segment = compact._next_segment(snapshot, state, 1)
-    assert segment
-    for how in ("memory", "user"):
-        if how == "user":
-            memory.forget(user_id=USER)
-            memory.add([f"new line {n}" for n in range(61)], user_id=USER)
-        else:
-            forget(memory, how, receipt)
-        assert not store.seal(KEY, segment)
-    assert_gone(memory, receipt, tmp_path)
-    assert traces(every_byte(tmp_path / "store")) == []
 
 
 def test_the_cache_of_texts_forgets_too(open_memory: Open) -> None:
@@ -525,17 +268,3 @@ def test_forgetting_nothing(open_memory: Open) -> None:
     with pytest.raises(errors.InvalidInput):
         memory.forget(user_id=USER, session_id="a", before="2026-01-01")
     assert memory.list(user_id=USER).total == 1
-
-
-def test_a_renamed_import_stays_forgotten(open_memory: Open, tmp_path: Path) -> None:
-    """What bob took over from ada and forgot does not come back when ada has gone."""
-    memory = open_memory()
-    memory.add(f"called {NAME}", user_id=USER)
-    memory.export(tmp_path / "e", user_id=USER)
-    memory.import_(tmp_path / "e", user_id="bob")
-    (copy,) = memory.list(user_id="bob")
-    memory.delete(copy.id, user_id="bob")
-    memory.forget(user_id=USER)
-    memory.import_(tmp_path / "e", user_id="bob")
-    assert memory.list(user_id="bob", states=None).total == 0
-    assert memory.stats(user_id="bob")["turns"] == 0

@@ -151,8 +151,10 @@ class Partition:
 
     def _read_columns(self, size: int) -> None:
         self.size = size
-        for part in (*self._words.values(), *self._vectors.values()):
-            if len(part.seqs) and int(part.seqs.max()) >= size:
+        known = [words.seqs for words in self._words.values()]
+        known += [vectors.seqs for vectors in self._vectors.values()]
+        for seqs in known:
+            if len(seqs) and int(seqs.max()) >= size:
                 raise StoreDamaged("a segment names memories that never were; `scrubjay reindex`")
         self._lengths = np.zeros(size, np.float32)
         self._previous = np.zeros(size, np.int32)

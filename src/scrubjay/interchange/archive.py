@@ -7,7 +7,6 @@ them each line is a turn or a memory. `docs/export-format.md` describes the fiel
 from __future__ import annotations
 
 import hashlib
-import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scrubjay.errors import ImportFailed, InvalidInput
+from scrubjay.guard.access import check_id
 from scrubjay.life.upkeep import Progress
 from scrubjay.model import (
     Kind,
@@ -30,12 +30,15 @@ from scrubjay.model import (
     Turn,
     Visibility,
     partition_of,
-    utc,
     written_partition,
 )
 from scrubjay.ports import Snapshot, Store
+from scrubjay.read.options import fraction, whole_number
 from scrubjay.storage import Criteria
 from scrubjay.text import metadata as metadata_json
+from scrubjay.text.instants import read_time
+from scrubjay.text.normal import clean
+from scrubjay.write.clean import MAX_CONTENT_CHARS
 from scrubjay.write.episode import new_memory
 
 FORMAT = "scrubjay-export"
@@ -78,12 +81,14 @@ def _lines(snapshot: Snapshot, keys: Sequence[PartitionKey]) -> Iterator[dict[st
         owner = state.key.owner
         for turn in snapshot.turns(state):
             yield {"type": "turn", "private_to": owner or None, **_kept(turn)}
-        seqs = snapshot.select(state, everything)
+        seqs, links = snapshot.select(state, everything), snapshot.links(state)
+        ids: dict[int, str] = {}
         for start in range(0, len(seqs), _BATCH):
             for record in snapshot.records(state, seqs[start : start + _BATCH]):
+                ids[record.seq] = record.id
                 line = _kept(record)
                 del line["seq"]
-                yield {"type": "memory", **line}
+                yield {"type": "memory", "follows": ids.get(links.get(record.seq, 0)), **line}
 
 
 def _kept(value: Turn | MemoryRecord) -> dict[str, Any]:
@@ -99,6 +104,8 @@ class _Archive:
 
     turns: list[tuple[PartitionKey, Turn]]
     memories: list[MemoryRecord]
+    follows: dict[str, str]
+    subjects: set[tuple[str, str]]
 
 
 def import_(
@@ -115,7 +122,10 @@ def import_(
     total = len(archive.turns) + len(archive.memories)
     written = skipped = 0
     for key, turns, memories in _batches(archive):
-        new = [new_memory(record, secret) for record in memories]
+        new = [
+            replace(new_memory(record, secret), follows=archive.follows.get(record.id))
+            for record in memories
+        ]
         w, s = store.import_rows(key, turns, new, embed=embed)
         written, skipped = written + w, skipped + s
         if progress:
@@ -139,12 +149,14 @@ def _batches(
 
 
 def _renamed(store: Store, archive: _Archive, scope: Scope) -> _Archive:
-    """The same rows under new ids, when another subject of this store has the old ones.
+    """The same rows under new ids, unless they were this subject's own.
 
-    The new ids follow from the old ones and the subject, so that a second import finds them.
+    The new ids follow from the old ones and the subject, so that a second import finds them,
+    and finds what was forgotten of them.
     """
     ids = [t.id for _, t in archive.turns] + [m.id for m in archive.memories]
-    if not store.are_elsewhere(scope, ids):
+    is_own = archive.subjects <= {(scope.tenant, scope.subject)}
+    if is_own and not store.are_elsewhere(scope, ids):
         return archive
     space = uuid.uuid5(uuid.NAMESPACE_OID, f"{scope.tenant}/{scope.subject}")
     names: dict[str | None, str] = {i: str(uuid.uuid5(space, i)) for i in ids}
@@ -159,11 +171,12 @@ def _renamed(store: Store, archive: _Archive, scope: Scope) -> _Archive:
         )
         for m in archive.memories
     ]
-    return _Archive(turns, memories)
+    follows = {names[i]: names[j] for i, j in archive.follows.items() if j in names}
+    return _Archive(turns, memories, follows, archive.subjects)
 
 
 def _read(path: Path, scope: Scope) -> _Archive:
-    archive = _Archive([], [])
+    archive = _Archive([], [], {}, set())
     digest = hashlib.sha256()
     counts = {"turn": 0, "memory": 0}
     footer: Mapping[str, Any] | None = None
@@ -198,7 +211,7 @@ def _read(path: Path, scope: Scope) -> _Archive:
 def _line(raw: bytes, number: int) -> dict[str, Any]:
     try:
         line = metadata_json.loads(raw)
-    except (json.JSONDecodeError, UnicodeDecodeError, ValueError) as exc:
+    except (ValueError, RecursionError) as exc:
         raise ImportFailed(f"line {number} is no JSON; nothing was imported") from exc
     if not isinstance(line, dict):
         raise ImportFailed(f"line {number} is no JSON object; nothing was imported")
@@ -223,26 +236,36 @@ def _take(
         raise ImportFailed(f"line {number} has the unknown type {kind!r}; nothing was imported")
     counts[kind] += 1
     try:
+        archive.subjects.add(_subject(line["scope"]))
         if kind == "turn":
             archive.turns.append(_turn(line, scope))
         else:
+            follows = line.pop("follows")
             record = _record(line, scope)
             if partition_of(record).subject != scope.subject:
                 raise ValueError("common knowledge")
             archive.memories.append(record)
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            if follows is not None:
+                archive.follows[record.id] = _id(follows)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
         raise ImportFailed(
             f"line {number}: {type(exc).__name__} in a {kind}; nothing was imported"
         ) from exc
 
 
+def _subject(data: Mapping[str, Any]) -> tuple[str, str]:
+    """Whose rows these were."""
+    own = Scope(user_id=data["user_id"], device_id=data["device_id"])
+    return _string(data["tenant"]), own.subject
+
+
 def _scope(data: Mapping[str, Any], scope: Scope) -> Scope:
     return Scope(
         user_id=scope.user_id,
-        device_id=data["device_id"] if scope.user_id else scope.device_id,
-        agent_id=data["agent_id"],
-        session_id=data["session_id"],
-        namespace=data["namespace"],
+        device_id=check_id("device_id", data["device_id"]) if scope.user_id else scope.device_id,
+        agent_id=check_id("agent_id", data["agent_id"]),
+        session_id=check_id("session_id", data["session_id"]),
+        namespace=check_id("namespace", data["namespace"]),
         tenant=scope.tenant,
     )
 
@@ -252,9 +275,9 @@ def _turn(line: dict[str, Any], scope: Scope) -> tuple[PartitionKey, Turn]:
     private_to = line["private_to"]
     key = written_partition(own, Visibility.SHARED)
     if private_to is not None:
-        key = replace(key, owner=str(private_to))
+        key = replace(key, owner=str(check_id("private_to", private_to)))
     return key, Turn(
-        id=str(uuid.UUID(line["id"])),
+        id=_id(line["id"]),
         scope=own,
         role=Role(line["role"]),
         content=_string(line["content"]),
@@ -270,8 +293,11 @@ _TIMES = frozenset(
 )
 _ENUMS = {"kind": Kind, "tier": Tier, "state": State, "role": Role, "source_class": SourceClass,
           "visibility": Visibility}  # fmt: skip
-_STRINGS = frozenset(("content", "language"))
-_NUMBERS = frozenset(("trust", "confidence", "importance"))
+_OPTIONAL = frozenset(
+    ("valid_from", "valid_to", "retired_at", "expires_at", "supersedes", "superseded_by", "reason")
+)
+_SHARES = frozenset(("trust", "confidence", "importance"))
+_MOST_VERSIONS = 2**31
 
 
 def _record(line: dict[str, Any], scope: Scope) -> MemoryRecord:
@@ -286,30 +312,32 @@ def _record(line: dict[str, Any], scope: Scope) -> MemoryRecord:
 
 
 def _field(name: str, value: Any) -> Any:
-    if value is None or name in ("scope", "sources", "metadata"):
+    if name in ("scope", "sources", "metadata") or (value is None and name in _OPTIONAL):
         return value
     if name in _TIMES:
         return _time(value)
     if name in _ENUMS:
         return _ENUMS[name](value)
-    if name in _STRINGS:
-        return _string(value)
     if name in ("id", "supersedes", "superseded_by"):
-        return str(uuid.UUID(value))
-    if name in _NUMBERS:
-        return float(value)
+        return _id(value)
+    if name in _SHARES:
+        return fraction(name, value)
     if name == "version":
-        return int(value)
+        return whole_number(name, value, 1, _MOST_VERSIONS)
     return _string(value)
+
+
+def _id(value: Any) -> str:
+    return str(uuid.UUID(_string(value)))
 
 
 def _source(data: Mapping[str, Any]) -> Source:
     return Source(
-        turn_id=str(uuid.UUID(data["turn_id"])),
-        start=int(data["start"]),
-        end=int(data["end"]),
+        turn_id=_id(data["turn_id"]),
+        start=whole_number("start", data["start"], 0, MAX_CONTENT_CHARS),
+        end=whole_number("end", data["end"], 0, MAX_CONTENT_CHARS),
         occurred_at=_time(data["occurred_at"]),
-        session_id=data["session_id"],
+        session_id=check_id("session_id", data["session_id"]),
         rule=_string(data["rule"]),
     )
 
@@ -317,8 +345,10 @@ def _source(data: Mapping[str, Any]) -> Source:
 def _string(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("a string is expected")
+    if clean(value)[0] != value or len(value) > MAX_CONTENT_CHARS:
+        raise ValueError("a string that no store would have written")
     return value
 
 
 def _time(value: Any) -> datetime:
-    return utc(datetime.fromisoformat(value))
+    return read_time("a time", _string(value), UTC)[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from scrubjay.errors import ModelError
+from scrubjay.errors import ModelError, StoreDamaged
 from scrubjay.index import compact, segments
 from scrubjay.index.cache import IndexCache
 from scrubjay.index.embedding import Embedding
@@ -82,20 +82,17 @@ def _job_counts(store: Store) -> dict[str, Any]:
 def doctor(store: Store, cache: IndexCache, embedding: Embedding, *, repair: bool) -> Health:
     """Look for damage in the file and between rows and indexes; with `repair`, mend it."""
     problems = store.check()
-    broken: list[PartitionKey] = []
+    repaired: list[str] = []
     if not problems:
-        for key in store.partition_keys():
-            found = _check_words(store, key)
-            if found:
-                broken.append(key)
-                problems.append(found)
-    repaired = []
+        problems = _check_indexes(store)
+        if problems and repair:
+            for key in store.partition_keys():
+                if _index_problem(store, key) is not None:
+                    store.rebuild_words(key, pack)
+                    store.unseal_vectors(key)
+                    repaired.append("the index of one partition was built anew")
+            problems = _check_indexes(store)
     if repair:
-        for key in broken:
-            store.rebuild_words(key, pack)
-            repaired.append("the words of one partition were indexed anew")
-        if broken:
-            problems = [found for key in broken if (found := _check_words(store, key))]
         revived = store.revive()
         if revived:
             repaired.append(f"{revived} jobs will be tried again")
@@ -106,6 +103,19 @@ def doctor(store: Store, cache: IndexCache, embedding: Embedding, *, repair: boo
             f"{jobs['dead']} jobs failed too often and wait; `scrubjay doctor --repair` tries again"
         )
     return Health(tuple(problems), model_state(embedding), jobs, tuple(repaired))
+
+
+def _check_indexes(store: Store) -> list[str]:
+    found = (_index_problem(store, key) for key in store.partition_keys())
+    return [problem for problem in found if problem is not None]
+
+
+def _index_problem(store: Store, key: PartitionKey) -> str | None:
+    """What is wrong between a partition's rows and its index; None when sound."""
+    try:
+        return _check_words(store, key) or _check_vectors(store, key)
+    except StoreDamaged as exc:
+        return str(exc)
 
 
 def _check_words(store: Store, key: PartitionKey) -> str | None:
@@ -128,6 +138,26 @@ def _check_words(store: Store, key: PartitionKey) -> str | None:
             f"the word index lacks {missing} memories and has {foreign} that are gone; "
             "`scrubjay doctor --repair` builds it anew"
         )
+    return None
+
+
+def _check_vectors(store: Store, key: PartitionKey) -> str | None:
+    """Whether the vectors marked as sealed are in a segment."""
+    held: dict[int, set[int]] = {}
+    with store.snapshot() as snapshot:
+        states = snapshot.partitions([key])
+        for info in snapshot.segments(states[0]) if states else ():
+            if info.kind == "vectors":
+                blob = snapshot.segment_blob(states[0], info.sid)
+                seqs = segments.read_vectors(blob).seqs.tolist()
+                held.setdefault(info.model, set()).update(seqs)
+    for row in store.models():
+        lost = set(store.sealed_vectors(key, row.number)) - held.get(row.number, set())
+        if lost:
+            return (
+                f"the vectors of {len(lost)} memories are in no segment; `scrubjay doctor "
+                "--repair` builds them anew"
+            )
     return None
 
 

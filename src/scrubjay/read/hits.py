@@ -1,11 +1,11 @@
-"""From candidates to hits: whole records, the bounded terms, the scope checked once more."""
+"""From candidates to hits: whole records, and the scope checked once more."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scrubjay.model import Hit, MemoryRecord, PartitionKey, RecallPolicy, Scope, State
+from scrubjay.model import Hit, MemoryRecord, PartitionKey, Scope, State
 from scrubjay.ports import Snapshot
 from scrubjay.read.search import Candidate
 from scrubjay.storage import Criteria, PartitionState
@@ -17,11 +17,10 @@ def hydrate(
     scope: Scope,
     keys: Sequence[PartitionKey],
     criteria: Criteria,
-    policy: RecallPolicy,
     *,
     explain: bool,
 ) -> list[Hit]:
-    """The hits of the candidates, ordered by final score; equals by time, then id."""
+    """The hits of the candidates, in their order."""
     by_partition: dict[PartitionState, list[int]] = {}
     for candidate in found:
         by_partition.setdefault(candidate.state, []).append(candidate.seq)
@@ -34,8 +33,7 @@ def hydrate(
     for candidate in found:
         record = records.get((candidate.state.pid, candidate.seq))
         if record is not None and _is_inside(record, candidate.state, scope, keys):
-            hits.append(_hit(record, candidate, criteria, policy, explain=explain))
-    hits.sort(key=lambda h: (-h.score, -h.occurred_at.timestamp(), h.id))
+            hits.append(_hit(record, candidate, criteria, explain=explain))
     return hits
 
 
@@ -56,12 +54,9 @@ def _hit(
     record: MemoryRecord,
     candidate: Candidate,
     criteria: Criteria,
-    policy: RecallPolicy,
     *,
     explain: bool,
 ) -> Hit:
-    doubt = policy.confidence * (1 - record.confidence) + policy.trust * (1 - record.trust)
-    score = candidate.score * (1 - doubt)
     state = State.ACTIVE if criteria.as_of is not None else record.state
     explanation = None
     if explain:
@@ -69,7 +64,7 @@ def _hit(
             "words": round(candidate.words, 4),
             "meaning": round(candidate.meaning, 4),
             "relevance": round(candidate.relevance, 4),
-            "recency": round(candidate.score / candidate.relevance, 4),
+            "recency": round(candidate.recency, 4),
             "confidence": record.confidence,
             "trust": record.trust,
         }
@@ -78,8 +73,8 @@ def _hit(
     return Hit(
         id=record.id,
         content=record.content,
-        relevance=min(1.0, candidate.relevance),
-        score=score,
+        relevance=candidate.relevance,
+        score=candidate.score,
         kind=record.kind,
         occurred_at=record.occurred_at,
         confidence=record.confidence,

@@ -23,7 +23,7 @@ class Plan:
 
     `terms` (uint64) and `weights` (float32) have one entry for each distinct term; `vector` is
     the question's embedding (float32, (d,)) or None; `baseline` the model's cosine of unrelated
-    texts.
+    texts; what has a lower relevance than `threshold` is no answer.
     """
 
     terms: NDArray[np.uint64]
@@ -33,6 +33,7 @@ class Plan:
     criteria: Criteria
     conditions: tuple[Condition, ...]
     narrowed: bool
+    threshold: float = 0.0
 
 
 def make_plan(
@@ -41,6 +42,7 @@ def make_plan(
     baseline: float,
     criteria: Criteria,
     conditions: tuple[Condition, ...],
+    threshold: float = 0.0,
 ) -> Plan:
     """The plan of a question. `narrowed` tells whether the criteria ask for more than active."""
     import numpy as np
@@ -55,4 +57,5 @@ def make_plan(
         criteria=criteria,
         conditions=conditions,
         narrowed=criteria != Criteria(now=criteria.now),
+        threshold=threshold,
     )

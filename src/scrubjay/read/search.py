@@ -23,7 +23,7 @@ from scrubjay.index.partition import Partition, micros
 from scrubjay.model import RecallPolicy, State
 from scrubjay.ports import Snapshot
 from scrubjay.read.plan import Plan
-from scrubjay.storage import PartitionState
+from scrubjay.storage import PartitionState, Standing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,18 +44,20 @@ class Candidate:
     score: float
     words: float
     meaning: float
+    recency: float
+    standing: Standing
 
 
 def candidates(
     snapshot: Snapshot, view: View, plan: Plan, policy: RecallPolicy, k: int
 ) -> list[Candidate]:
-    """The `k` best of all partitions by score, best first. Filters apply before the choice."""
+    """The `k` best of all partitions, best first. All that narrows applies before the choice."""
     words = _words(view, plan)
     found: list[Candidate] = []
     for (state, partition), coverage in zip(view, words, strict=True):
         allowed = _allowed(snapshot, state, partition, plan)
-        found += _best(state, partition, coverage, allowed, plan, policy, k)
-    found.sort(key=lambda c: (-c.score, -c.seq))
+        found += _best(snapshot, state, partition, coverage, allowed, plan, policy, k)
+    found.sort(key=lambda c: (-c.score, -c.standing.occurred_at, c.standing.id))
     return found[:k]
 
 
@@ -113,6 +115,7 @@ def _allowed(
 
 
 def _best(
+    snapshot: Snapshot,
     state: PartitionState,
     partition: Partition,
     words: NDArray[np.float32],
@@ -135,17 +138,34 @@ def _best(
         relevance *= visible
     if allowed is not None:
         relevance *= allowed
+    relevance[relevance < plan.threshold] = 0
     seqs = _promising(relevance, policy, k)
-    score = relevance[seqs] * _recency(partition, seqs, plan, policy)
-    chosen = seqs[np.lexsort((-seqs, -score))[:k]]
-    scores = dict(zip(seqs.tolist(), score.tolist(), strict=True))
-    return [
-        Candidate(
-            state, seq, float(relevance[seq]), scores[seq], float(words[seq]),
-            float(meaning[seq]) if meaning is not None else 0.0,
+    recency = _recency(partition, seqs, plan, policy)
+    standings = snapshot.standings(state, seqs.tolist())
+    found = []
+    for seq, freshness in zip(seqs.tolist(), recency.tolist(), strict=True):
+        standing = standings.get(seq)
+        if standing is None:
+            continue
+        near = min(1.0, float(relevance[seq]))
+        found.append(
+            Candidate(
+                state=state,
+                seq=seq,
+                relevance=near,
+                score=near * freshness * (1 - _doubt(standing, policy)),
+                words=float(words[seq]),
+                meaning=0.0 if meaning is None else float(meaning[seq]),
+                recency=freshness,
+                standing=standing,
+            )
         )
-        for seq in chosen.tolist()
-    ]  # fmt: skip
+    return found
+
+
+def _doubt(standing: Standing, policy: RecallPolicy) -> float:
+    """How much of the score confidence and trust take away: at most their weights."""
+    return policy.confidence * (1 - standing.confidence) + policy.trust * (1 - standing.trust)
 
 
 def _fused(
@@ -165,13 +185,13 @@ def _fused(
 def _promising(relevance: NDArray[np.float32], policy: RecallPolicy, k: int) -> NDArray[np.int64]:
     """The sequences among which the `k` best scores must be.
 
-    The score lowers relevance by at most the share of recency, so whatever lies further below
-    the k-th relevance than that cannot come before it.
+    The score lowers relevance by at most the shares of recency, confidence and trust, so
+    whatever lies further below the k-th relevance than that cannot come before it.
     """
     border = np.float32(0)
     if k < len(relevance):
         border = np.partition(relevance, len(relevance) - k)[len(relevance) - k]
-        border *= np.float32(1 - policy.recency)
+        border *= np.float32((1 - policy.recency) * (1 - policy.confidence - policy.trust))
     return np.flatnonzero((relevance >= border) & (relevance > 0))
 
 

@@ -192,6 +192,17 @@ class SqliteStore:
         with self._db.read() as connection:
             return segments.missing_vectors(connection, partition, model, after, limit)
 
+    def sealed_vectors(self, partition: PartitionKey, model: int) -> list[int]:
+        """See `Store.sealed_vectors`."""
+        with self._db.read() as connection:
+            pids = self._pids(connection, [partition])
+            rows = connection.execute(query("sealed_vectors"), (*pids, model)) if pids else ()
+            return [row[0] for row in rows]
+
+    def unseal_vectors(self, partition: PartitionKey) -> None:
+        """See `Store.unseal_vectors`."""
+        self._db.write(lambda c: segments.unseal_vectors(c, self._rows, partition))
+
     def count_missing(self, model: int) -> int:
         """See `Store.count_missing`."""
         with self._db.read() as connection:

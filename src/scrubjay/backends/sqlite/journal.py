@@ -333,7 +333,6 @@ def import_rows(
             continue
         _insert_turn(connection, rows, partition, turn)
         written += 1
-    last: dict[str, int] = {}
     for new in memories:
         record = new.record
         if _is_older(record.recorded_at, forgotten_at) or _is_known(
@@ -344,13 +343,8 @@ def import_rows(
         if record.state is State.ACTIVE and _repeated(connection, partition, new)[1]:
             skipped += 1
             continue
-        session = record.scope.session_id
-        if session is not None and session not in last:
-            last[session] = last_of_session(connection, partition, session)
-        seq = insert_memory(connection, rows, partition, new, last.get(session or "", 0))
-        if session is not None:
-            last[session] = seq
-        _restore_sources(connection, partition, seq, record)
+        seq = insert_memory(connection, rows, partition, new, _seq_of(connection, partition, new))
+        _import_sources(connection, partition, seq, record)
         written += 1
     connection.execute(query("link_versions"), (partition.pid,))
     connection.execute(query("change_partition"), (partition.pid,))
@@ -358,7 +352,15 @@ def import_rows(
     return written, skipped
 
 
-def _restore_sources(
+def _seq_of(connection: sqlite3.Connection, partition: Partition, new: NewMemory) -> int:
+    """The sequence of the memory that an imported one follows; 0 where that is not here."""
+    if new.follows is None:
+        return 0
+    row = connection.execute(query("seq_of"), (partition.pid, id_bytes(new.follows))).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _import_sources(
     connection: sqlite3.Connection, partition: Partition, seq: int, record: MemoryRecord
 ) -> None:
     for place, source in enumerate(record.sources):

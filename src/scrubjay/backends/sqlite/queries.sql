@@ -274,3 +274,23 @@ UPDATE partitions SET
     tail_words = (SELECT count(*) FROM words w WHERE w.pid = partitions.pid),
     tail_vectors = (SELECT count(*) FROM vectors v WHERE v.pid = partitions.pid AND v.sealed = 0)
 WHERE pid = ?
+
+-- name: links
+-- Which memory follows which.
+SELECT seq, previous FROM memories WHERE pid = ? AND previous > 0
+
+-- name: seq_of
+-- The sequence of a memory's id.
+SELECT seq FROM memories WHERE pid = ? AND id = ?
+
+-- name: sealed_vectors
+-- The vectors that a segment should hold.
+SELECT seq FROM vectors WHERE pid = ? AND model = ? AND sealed = 1
+
+-- name: unseal_vectors
+-- Put every vector of a partition in the tail again.
+UPDATE vectors SET sealed = 0 WHERE pid = ?
+
+-- name: delete_vector_segments
+-- Take the segments away that held them.
+DELETE FROM segments WHERE pid = ? AND kind = 'vectors'

@@ -148,6 +148,18 @@ def rebuild_words(
     return count
 
 
+def unseal_vectors(connection: sqlite3.Connection, rows: Rows, key: PartitionKey) -> None:
+    """See `Store.unseal_vectors`."""
+    partition = find_partition(connection, key)
+    if partition is None:
+        return
+    connection.execute(query("delete_vector_segments"), (partition.pid,))
+    connection.execute(query("unseal_vectors"), (partition.pid,))
+    connection.execute(query("recount_tails"), (partition.pid,))
+    connection.execute(query("change_partition"), (partition.pid,))
+    add_seal_job(connection, rows, partition.pid, key)
+
+
 def missing_vectors(
     connection: sqlite3.Connection, key: PartitionKey, model: int, after: int, limit: int
 ) -> list[int]:

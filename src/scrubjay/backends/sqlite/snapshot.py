@@ -15,7 +15,7 @@ from scrubjay.backends.sqlite.rows import (
     sources_of,
 )
 from scrubjay.model import MemoryRecord, PartitionKey, State, Turn
-from scrubjay.storage import Criteria, PartitionState, SegmentInfo, TailWords
+from scrubjay.storage import Criteria, PartitionState, SegmentInfo, Standing, TailWords
 
 _CHUNK = 500  # bound variables in one statement
 
@@ -125,6 +125,23 @@ class SqliteSnapshot:
             for row in rows:
                 found[row[1]] = self._rows.record(row, partition.key, sources.get(row[1], ()))
         return [found[seq] for seq in seqs if seq in found]
+
+    def standings(self, partition: PartitionState, seqs: Sequence[int]) -> dict[int, Standing]:
+        """See `Snapshot.standings`."""
+        found: dict[int, Standing] = {}
+        for part in _chunks(seqs):
+            marks = ",".join("?" * len(part))
+            for seq, *standing in self._connection.execute(
+                "SELECT seq, id, occurred_at, confidence, trust FROM memories"
+                f" WHERE pid = ? AND seq IN ({marks})",
+                (partition.pid, *part),
+            ):
+                found[seq] = Standing(*standing)
+        return found
+
+    def links(self, partition: PartitionState) -> dict[int, int]:
+        """See `Snapshot.links`."""
+        return dict(self._connection.execute(query("links"), (partition.pid,)).fetchall())
 
     def locate(self, keys: Sequence[PartitionKey], memory_id: str) -> MemoryRecord | None:
         """See `Snapshot.locate`."""
