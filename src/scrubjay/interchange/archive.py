@@ -44,6 +44,8 @@ from scrubjay.write.episode import new_memory
 FORMAT = "scrubjay-export"
 VERSION = 1
 _BATCH = 500
+_LINE_ENDS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
+"""Escaped, since some readers of lines take them for ends of lines."""
 
 
 def export(store: Store, keys: Sequence[PartitionKey], path: Path, now: datetime) -> dict[str, int]:
@@ -62,7 +64,7 @@ def export(store: Store, keys: Sequence[PartitionKey], path: Path, now: datetime
                       "exported_at": now.isoformat()}  # fmt: skip
             file.write(metadata_json.dumps(header) + "\n")
             for line in _lines(snapshot, keys):
-                text = metadata_json.dumps(line) + "\n"
+                text = metadata_json.dumps(line).translate(_LINE_ENDS) + "\n"
                 digest.update(text.encode("utf-8"))
                 file.write(text)
                 counts[line["type"]] += 1
@@ -351,4 +353,7 @@ def _string(value: Any) -> str:
 
 
 def _time(value: Any) -> datetime:
-    return read_time("a time", _string(value), UTC)[0]
+    moment = datetime.fromisoformat(_string(value))
+    if moment.tzinfo is None:
+        raise ValueError("an exported time has a zone")
+    return read_time("a time", moment, UTC)[0]

@@ -14,7 +14,7 @@ from datetime import tzinfo
 from typing import Literal
 from xml.sax.saxutils import escape
 
-from scrubjay.errors import InvalidInput
+from scrubjay.errors import InvalidInput, masked
 from scrubjay.model import Hit, State, Value
 from scrubjay.text.language import detect
 from scrubjay.text.tokens import cut, estimate
@@ -81,6 +81,7 @@ def pack(
     """The block of the best hits that fit. With no hits the text is empty."""
     if form not in FORMATS:
         raise InvalidInput(f"the format {str(form)[:20]!r} is unknown; use {', '.join(FORMATS)}")
+    count = _checked(count)
     labels = language or ("zh" if detect(query) == "zh" else "en")
     distinct = _distinct(hits)
     chosen = _fitting(distinct, form, labels, zone, max_tokens, count)
@@ -92,6 +93,18 @@ def pack(
         text = _shortened(distinct[0], form, labels, zone, max_tokens, count) or ""
         chosen = distinct[:1] if text else []
     return Context(text, tuple(chosen), count(text), omitted=len(distinct) - len(chosen))
+
+
+def _checked(count: Callable[[str], int]) -> Callable[[str], int]:
+    """A caller's counter, whose answers must be counts."""
+
+    def counted(text: str) -> int:
+        found = count(text)
+        if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+            raise InvalidInput(f"count_tokens returned {masked(found)}, which is no count")
+        return found
+
+    return counted
 
 
 def _fitting(

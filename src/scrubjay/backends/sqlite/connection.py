@@ -51,13 +51,17 @@ def _error_for(exc: sqlite3.Error, path: Path) -> errors.StoreError:
             f"{path} cannot be opened for writing; check the directory's owner and mode"
         )
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return errors.StoreDamaged(
-            f"{path} is damaged or not a Scrubjay store; keep it, restore a backup with "
-            "`scrubjay restore`, or read what can be read with `sqlite3 FILE .recover`"
-        )
+        return _damaged(path)
     if primary == sqlite3.SQLITE_IOERR:
         return errors.StoreError(f"reading or writing {path} failed ({exc}); check the disk")
     return errors.StoreError(f"{path} refused what was asked, and nothing was written: {exc}")
+
+
+def _damaged(path: Path) -> errors.StoreDamaged:
+    return errors.StoreDamaged(
+        f"{path} is damaged or not a Scrubjay store; keep it, restore a backup with "
+        "`scrubjay restore`, or read what can be read with `sqlite3 FILE .recover`"
+    )
 
 
 @contextlib.contextmanager
@@ -67,6 +71,8 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as exc:
         raise _error_for(exc, path) from exc
+    except UnicodeDecodeError as exc:  # SQLite quotes the damage, which is no text
+        raise _damaged(path) from exc
 
 
 class _Call(Generic[T]):
