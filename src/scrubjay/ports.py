@@ -41,7 +41,6 @@ from scrubjay.storage import (
     Request,
     RewriteSegment,
     SegmentInfo,
-    Standing,
     TailWords,
     Target,
 )
@@ -104,9 +103,6 @@ class Snapshot(Protocol):
 
     def records(self, partition: PartitionState, seqs: Sequence[int]) -> list[MemoryRecord]:
         """The whole records of `seqs`, with sources, in that order; an unknown one is left out."""
-
-    def standings(self, partition: PartitionState, seqs: Sequence[int]) -> dict[int, Standing]:
-        """What decides the order of `seqs` among equals in relevance; unknown ones are left out."""
 
     def links(self, partition: PartitionState) -> dict[int, int]:
         """For each memory that follows another in its conversation, the sequence of that one."""

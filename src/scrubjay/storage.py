@@ -111,16 +111,6 @@ class ModelRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What of a memory, besides its relevance, decides its place among others."""
-
-    id: bytes
-    occurred_at: int
-    confidence: float
-    trust: float
-
-
-@dataclass(frozen=True, slots=True)
 class SegmentInfo:
     """A sealed segment without its blob. `model` is 0 for words."""
 
@@ -134,12 +124,18 @@ class SegmentInfo:
 
 @dataclass(frozen=True, slots=True)
 class TailWords:
-    """The words of a memory that is in no segment yet. `previous` is 0 where none."""
+    """The words of a memory that is in no segment yet, with what else ranks it.
+
+    `previous` is the sequence of the memory before it in its conversation, 0 where none;
+    `occurred_at` is in microseconds; `trust` and `confidence` are in hundredths.
+    """
 
     seq: int
     length: int
     previous: int
     occurred_at: int
+    trust: int
+    confidence: int
     postings: bytes
 
 

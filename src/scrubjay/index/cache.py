@@ -20,8 +20,8 @@ class _Slot:
 
     __slots__ = ("lock", "nbytes", "partition")
 
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
+    def __init__(self) -> None:
+        self.partition: Partition | None = None
         self.lock = threading.Lock()
         self.nbytes = 0
 
@@ -64,10 +64,11 @@ class IndexCache:
                 found = []
                 for state in snapshot.partitions(keys):
                     slot = slots[state.key, model]
-                    if slot.partition.pid != state.pid:
-                        slot.partition = Partition(state.pid, model)
-                    slot.partition.refresh(snapshot, state)
-                    found.append((state, slot.partition))
+                    partition = slot.partition
+                    if partition is None or partition.pid != state.pid:
+                        partition = slot.partition = Partition(state.pid, model)
+                    partition.refresh(snapshot, state)
+                    found.append((state, partition))
                 yield snapshot, found
         self._settle(slots)
 
@@ -75,7 +76,7 @@ class IndexCache:
         with self._lock:
             slot = self._slots.get(name)
             if slot is None:
-                slot = self._slots[name] = _Slot(Partition(0, name[1]))
+                slot = self._slots[name] = _Slot()
             self._slots.move_to_end(name)
             return slot
 
@@ -85,7 +86,7 @@ class IndexCache:
             for name, slot in used.items():
                 if name not in self._slots:
                     continue
-                if slot.partition.generation == 0:  # nothing was ever written there
+                if slot.partition is None:  # nothing was ever written there
                     del self._slots[name]
                     continue
                 self._total += slot.partition.nbytes - slot.nbytes

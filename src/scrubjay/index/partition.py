@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from scrubjay.storage import PartitionState, TailWords
 
 
+Run = tuple[int, "NDArray[np.uint32]", "NDArray[np.uint8]"]
+"""The postings of one term in one segment: the term's place, sequences, counts."""
+
+
 class _WordsTail:
     """Words of recent memories as growing lists by term."""
 
@@ -77,6 +81,11 @@ class _VectorsTail:
         return sealed.VectorsSegment(s.seqs[:n], s.scales[:n], s.codes[:n])
 
 
+_COLUMNS = (
+    "_lengths", "_previous", "_next", "_occurred", "_trust", "_confidence", "_live", "_embedded",
+)  # fmt: skip
+
+
 class Partition:
     """One partition's index in RAM. `cache.IndexCache` gives it to one reader at a time."""
 
@@ -103,6 +112,8 @@ class Partition:
         self._previous = np.zeros(1, np.int32)
         self._next = np.zeros(1, np.int32)
         self._occurred = np.zeros(1, np.int64)
+        self._trust = np.zeros(1, np.uint8)
+        self._confidence = np.zeros(1, np.uint8)
         self._live = np.zeros(1, np.bool_)
         self._embedded = np.zeros(1, np.bool_)
         self._expiries: list[tuple[int, int]] = []
@@ -120,7 +131,7 @@ class Partition:
             self._reload(snapshot, state)
         self._grow(state.next_seq)
         for row in snapshot.tail_words(state, self._words_tail.last_seq):
-            self._add_document(row.seq, row.length, row.previous, row.occurred_at)
+            self._add_document(row)
             self._words_tail.append(row)
         vectors = snapshot.tail_vectors(state, self.model, self._vectors_tail.last_row)
         if vectors:
@@ -160,6 +171,8 @@ class Partition:
         self._previous = np.zeros(size, np.int32)
         self._next = np.zeros(size, np.int32)
         self._occurred = np.zeros(size, np.int64)
+        self._trust = np.zeros(size, np.uint8)
+        self._confidence = np.zeros(size, np.uint8)
         self._live = np.zeros(size, np.bool_)
         self._embedded = np.zeros(size, np.bool_)
         for vectors in self._vectors.values():
@@ -168,6 +181,8 @@ class Partition:
             self._lengths[segment.seqs] = segment.lengths
             self._previous[segment.seqs] = segment.previous
             self._occurred[segment.seqs] = segment.occurred_at
+            self._trust[segment.seqs] = segment.trust
+            self._confidence[segment.seqs] = segment.confidence
             self._live[segment.seqs] = True
         follows = np.flatnonzero(self._previous)
         self._next[self._previous[follows]] = follows
@@ -178,22 +193,25 @@ class Partition:
     def _grow(self, size: int) -> None:
         if size > len(self._live):
             room = max(size, 64, len(self._live) * 3 // 2)
-            for name in ("_lengths", "_previous", "_next", "_occurred", "_live", "_embedded"):
+            for name in _COLUMNS:
                 old = getattr(self, name)
                 grown = np.zeros(room, old.dtype)
                 grown[: len(old)] = old
                 setattr(self, name, grown)
         self.size = max(size, self.size)
 
-    def _add_document(self, seq: int, length: int, previous: int, occurred_at: int) -> None:
-        self._lengths[seq] = length
-        self._previous[seq] = previous
-        if previous:
-            self._next[previous] = seq
-        self._occurred[seq] = occurred_at
+    def _add_document(self, row: TailWords) -> None:
+        seq = row.seq
+        self._lengths[seq] = row.length
+        self._previous[seq] = row.previous
+        if row.previous:
+            self._next[row.previous] = seq
+        self._occurred[seq] = row.occurred_at
+        self._trust[seq] = row.trust
+        self._confidence[seq] = row.confidence
         self._live[seq] = True
         self.documents += 1
-        self.total_length += length
+        self.total_length += row.length
 
     # -- columns by sequence ----------------------------------------------------------------
 
@@ -216,6 +234,16 @@ class Partition:
     def occurred(self) -> NDArray[np.int64]:
         """When each was said, int64 microseconds (size,)."""
         return self._occurred[: self.size]
+
+    @property
+    def trust(self) -> NDArray[np.uint8]:
+        """How far each source is trusted, uint8 hundredths (size,)."""
+        return self._trust[: self.size]
+
+    @property
+    def confidence(self) -> NDArray[np.uint8]:
+        """How sure each memory is, uint8 hundredths (size,)."""
+        return self._confidence[: self.size]
 
     def live(self, now_micros: int) -> NDArray[np.bool_] | None:
         """Which memories are active and not expired, bool (size,); None when all are."""
@@ -243,9 +271,7 @@ class Partition:
 
     # -- what is searched -------------------------------------------------------------------
 
-    def postings(
-        self, terms: NDArray[np.uint64]
-    ) -> Iterator[tuple[int, NDArray[np.integer[Any]], NDArray[np.integer[Any]]]]:
+    def postings(self, terms: NDArray[np.uint64]) -> Iterator[Run]:
         """(index in `terms`, seqs, counts) of each run of postings of the terms."""
         for segment in self._words.values():
             if not len(segment.terms):
@@ -258,7 +284,7 @@ class Partition:
         for i, term in enumerate(terms.tolist()):
             found = self._words_tail.postings.get(term)
             if found:
-                yield i, np.array(found[0], np.int64), np.array(found[1], np.int64)
+                yield i, np.array(found[0], np.uint32), np.array(found[1], np.uint8)
 
     def cosines(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """The cosine of `query` (d,) with each memory's vector, float32 (size,); 0 without one."""
@@ -278,7 +304,7 @@ class Partition:
         self.all_live = bool(live[1:].all())
         self.pending = int(np.count_nonzero(live & ~self._embedded[: self.size]))
         self.all_embedded = bool(self._embedded[1 : self.size].all())
-        columns = 22 * len(self._live)
+        columns = 24 * len(self._live)
         tail = 600 * self._words_tail.count + 800 * self._vectors_tail.count
         words = sum(segment.nbytes for segment in self._words.values())
         vectors = sum(segment.nbytes for segment in self._vectors.values())

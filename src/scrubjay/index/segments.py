@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scrubjay.storage import SegmentKind, TailWords
 
-_WORDS_MAGIC = b"JAYW0001"
+_WORDS_MAGIC = b"JAYW0002"
 _VECTORS_MAGIC = b"JAYV0001"
 
 
@@ -30,16 +30,18 @@ _VECTORS_MAGIC = b"JAYV0001"
 class WordsSegment:
     """The words of m memories.
 
-    `seqs` (uint32), `lengths` (uint32), `previous` (uint32, 0 for none) and `occurred_at` (int64
-    microseconds) have the shape (m,). `terms` (uint64, ascending) has t entries; the postings of
-    term i are `posting_seqs` (uint32) and `posting_counts` (uint8) from `offsets[i]` to
-    `offsets[i + 1]`.
+    `seqs`, `lengths`, `previous` (uint32, 0 for none), `occurred_at` (int64 microseconds), `trust`
+    and `confidence` (uint8, hundredths) have the shape (m,). `terms` (uint64, ascending) has t
+    entries; the postings of term i are `posting_seqs` (uint32) and `posting_counts` (uint8) from
+    `offsets[i]` to `offsets[i + 1]`.
     """
 
     seqs: NDArray[np.uint32]
     lengths: NDArray[np.uint32]
     previous: NDArray[np.uint32]
     occurred_at: NDArray[np.int64]
+    trust: NDArray[np.uint8]
+    confidence: NDArray[np.uint8]
     terms: NDArray[np.uint64]
     offsets: NDArray[np.uint32]
     posting_seqs: NDArray[np.uint32]
@@ -52,8 +54,8 @@ class WordsSegment:
 
     def _arrays(self) -> tuple[NDArray[Any], ...]:
         return (
-            self.seqs, self.lengths, self.previous, self.occurred_at, self.terms, self.offsets,
-            self.posting_seqs, self.posting_counts,
+            self.seqs, self.lengths, self.previous, self.occurred_at, self.trust, self.confidence,
+            self.terms, self.offsets, self.posting_seqs, self.posting_counts,
         )  # fmt: skip
 
     def to_bytes(self) -> bytes:
@@ -128,7 +130,8 @@ def read_words(blob: bytes) -> WordsSegment:
     m, t, p = reader.sizes
     take = reader.take
     segment = WordsSegment(
-        take("<u4", m), take("<u4", m), take("<u4", m), take("<i8", m),
+        take("<u4", m), take("<u4", m), take("<u4", m), take("<i8", m), take("u1", m),
+        take("u1", m),
         take("<u8", t), take("<u4", t + 1), take("<u4", p), take("u1", p),
     )  # fmt: skip
     whole = int(segment.offsets[0]) == 0 and int(segment.offsets[-1]) == p
@@ -143,7 +146,18 @@ def read_vectors(blob: bytes) -> VectorsSegment:
     reader = _Reader(blob, _VECTORS_MAGIC, 2)
     m, d = reader.sizes
     seqs, scales = reader.take("<u4", m), reader.take("<f4", m)
-    return VectorsSegment(seqs, scales, reader.take("i1", m * d).reshape(m, d))
+    return VectorsSegment(seqs, scales, _aligned(reader.take("i1", m * d)).reshape(m, d))
+
+
+def _aligned(codes: NDArray[np.int8]) -> NDArray[np.int8]:
+    """A copy that begins at a cache line, from where the kernel is a third faster."""
+    import numpy as np
+
+    room = np.empty(codes.nbytes + 64, np.int8)
+    start = -room.ctypes.data % 64
+    copy = room[start : start + codes.nbytes]
+    copy[:] = codes
+    return copy
 
 
 def words_from_tail(rows: Sequence[TailWords]) -> WordsSegment:
@@ -164,6 +178,8 @@ def words_from_tail(rows: Sequence[TailWords]) -> WordsSegment:
         np.array([row.length for row in rows], "<u4"),
         np.array([row.previous for row in rows], "<u4"),
         np.array([row.occurred_at for row in rows], "<i8"),
+        np.array([row.trust for row in rows], "u1"),
+        np.array([row.confidence for row in rows], "u1"),
         distinct.astype("<u8"),
         np.append(first, len(terms)).astype("<u4"),
         owners[order],
@@ -207,6 +223,8 @@ def merge_words(segments: Sequence[WordsSegment]) -> WordsSegment:
         np.concatenate([s.lengths for s in segments]),
         np.concatenate([s.previous for s in segments]),
         np.concatenate([s.occurred_at for s in segments]),
+        np.concatenate([s.trust for s in segments]),
+        np.concatenate([s.confidence for s in segments]),
         terms,
         offsets.astype("<u4"),
         seqs,
@@ -272,6 +290,7 @@ def _thinned(words: WordsSegment, keep: NDArray[np.bool_], posts: NDArray[np.boo
     alive = sizes > 0
     return WordsSegment(
         words.seqs[keep], words.lengths[keep], words.previous[keep], words.occurred_at[keep],
+        words.trust[keep], words.confidence[keep],
         words.terms[alive], np.append(0, np.cumsum(sizes[alive])).astype("<u4"),
         words.posting_seqs[posts], words.posting_counts[posts],
     ).to_bytes()  # fmt: skip

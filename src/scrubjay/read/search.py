@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scrubjay.index.partition import Partition, micros
+from scrubjay.index.partition import Partition, Run, micros
 from scrubjay.model import RecallPolicy, State
 from scrubjay.ports import Snapshot
 from scrubjay.read.plan import Plan
-from scrubjay.storage import PartitionState, Standing
+from scrubjay.storage import PartitionState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,8 +44,7 @@ class Candidate:
     score: float
     words: float
     meaning: float
-    recency: float
-    standing: Standing
+    occurred_at: int
 
 
 def candidates(
@@ -56,33 +55,46 @@ def candidates(
     found: list[Candidate] = []
     for (state, partition), coverage in zip(view, words, strict=True):
         allowed = _allowed(snapshot, state, partition, plan)
-        found += _best(snapshot, state, partition, coverage, allowed, plan, policy, k)
-    found.sort(key=lambda c: (-c.score, -c.standing.occurred_at, c.standing.id))
+        found += _best(state, partition, coverage, allowed, plan, policy, k)
+    found.sort(key=lambda c: (-c.score, -c.occurred_at, -c.seq))
     return found[:k]
 
 
 def _words(view: View, plan: Plan) -> list[NDArray[np.float32]]:
     """How much of the question each memory says, float32 (size,) by partition."""
-    scores = [np.zeros(partition.size, np.float32) for _, partition in view]
+    runs = [list(partition.postings(plan.terms)) for _, partition in view]
     documents = sum(partition.documents for _, partition in view)
-    if not documents or not len(plan.terms):
-        return scores
+    if not documents or not any(runs):
+        return [np.zeros(partition.size, np.float32) for _, partition in view]
     average = max(1.0, sum(p.total_length for _, p in view) / documents)
-    runs = [(score, partition.lengths, *run)
-            for score, (_, partition) in zip(scores, view, strict=True)
-            for run in partition.postings(plan.terms)]  # fmt: skip
     frequency = np.zeros(len(plan.terms), np.int64)
-    for _, _, i, seqs, _ in runs:
+    for i, seqs, _ in (run for partition_runs in runs for run in partition_runs):
         frequency[i] += len(seqs)
     idf = np.log1p((documents - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
     idf *= plan.weights
-    full = float(idf.sum())
-    slope, offset = np.float32(K1 * B / average), np.float32(K1 * (1 - B))
-    for score, lengths, i, seqs, counts in runs:
-        tf = counts.astype(np.float32)
-        factor = np.float32(idf[i] * (K1 + 1) / full)
-        score[seqs] += factor * tf / (tf + (offset + slope * lengths[seqs]))
-    return scores
+    worth = idf * np.float32((K1 + 1) / idf.sum())
+    return [
+        _coverage(partition, partition_runs, worth, average)
+        for (_, partition), partition_runs in zip(view, runs, strict=True)
+    ]
+
+
+def _coverage(
+    partition: Partition, runs: Sequence[Run], worth: NDArray[np.float32], average: float
+) -> NDArray[np.float32]:
+    """BM25 of one partition over all its runs of postings at once."""
+    if not runs:
+        return np.zeros(partition.size, np.float32)
+    seqs = np.concatenate([seqs for _, seqs, _ in runs])
+    tf = np.concatenate([counts for _, _, counts in runs]).astype(np.float32)
+    part = np.repeat(worth[[i for i, _, _ in runs]], [len(seqs) for _, seqs, _ in runs])
+    part *= tf
+    saturation = partition.lengths.take(seqs)
+    saturation *= np.float32(K1 * B / average)
+    saturation += np.float32(K1 * (1 - B))
+    saturation += tf
+    part /= saturation
+    return np.bincount(seqs, part, partition.size).astype(np.float32)
 
 
 def _visible(partition: Partition, plan: Plan) -> NDArray[np.bool_] | None:
@@ -115,7 +127,6 @@ def _allowed(
 
 
 def _best(
-    snapshot: Snapshot,
     state: PartitionState,
     partition: Partition,
     words: NDArray[np.float32],
@@ -140,32 +151,30 @@ def _best(
         relevance *= allowed
     relevance[relevance < plan.threshold] = 0
     seqs = _promising(relevance, policy, k)
-    recency = _recency(partition, seqs, plan, policy)
-    standings = snapshot.standings(state, seqs.tolist())
-    found = []
-    for seq, freshness in zip(seqs.tolist(), recency.tolist(), strict=True):
-        standing = standings.get(seq)
-        if standing is None:
-            continue
-        near = min(1.0, float(relevance[seq]))
-        found.append(
-            Candidate(
-                state=state,
-                seq=seq,
-                relevance=near,
-                score=near * freshness * (1 - _doubt(standing, policy)),
-                words=float(words[seq]),
-                meaning=0.0 if meaning is None else float(meaning[seq]),
-                recency=freshness,
-                standing=standing,
-            )
+    score = relevance[seqs] * _recency(partition, seqs, plan, policy)
+    score *= 1 - _doubt(partition, seqs, policy)
+    order = np.lexsort((-seqs, -partition.occurred[seqs], -score))[:k]
+    return [
+        Candidate(
+            state=state,
+            seq=seq,
+            relevance=min(1.0, float(relevance[seq])),
+            score=min(1.0, value),
+            words=float(words[seq]),
+            meaning=0.0 if meaning is None else float(meaning[seq]),
+            occurred_at=int(partition.occurred[seq]),
         )
-    return found
+        for seq, value in zip(seqs[order].tolist(), score[order].tolist(), strict=True)
+    ]
 
 
-def _doubt(standing: Standing, policy: RecallPolicy) -> float:
+def _doubt(
+    partition: Partition, seqs: NDArray[np.int64], policy: RecallPolicy
+) -> NDArray[np.float32]:
     """How much of the score confidence and trust take away: at most their weights."""
-    return policy.confidence * (1 - standing.confidence) + policy.trust * (1 - standing.trust)
+    lost = np.float32(policy.confidence / 100) * (100 - partition.confidence[seqs])
+    lost += np.float32(policy.trust / 100) * (100 - partition.trust[seqs])
+    return lost.astype(np.float32)
 
 
 def _fused(

@@ -10,7 +10,6 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from scrubjay.backends.sqlite.connection import Database, translated
 from scrubjay.backends.sqlite.migrate import migrate, refuse_strangers
 from scrubjay.backends.sqlite.queries import query
 from scrubjay.backends.sqlite.rows import Rows, id_bytes
-from scrubjay.backends.sqlite.snapshot import SqliteSnapshot
+from scrubjay.backends.sqlite.snapshot import SnapshotReading
 from scrubjay.model import Erasure, Job, MemoryRecord, PartitionKey, Scope, Turn
 from scrubjay.ports import Codec
 from scrubjay.storage import (
@@ -140,14 +139,9 @@ class SqliteStore:
             erasure = Erasure(erasure.target, erasure.counts, erasure.memory_ids, {}, (note,))
         return erasure
 
-    def snapshot(self) -> AbstractContextManager[SqliteSnapshot]:
+    def snapshot(self) -> SnapshotReading:
         """See `Store.snapshot`."""
-        return self._snapshot()
-
-    @contextlib.contextmanager
-    def _snapshot(self) -> Iterator[SqliteSnapshot]:
-        with self._db.read() as connection:
-            yield SqliteSnapshot(connection, self._rows)
+        return SnapshotReading(self._db.read(), self._rows)
 
     def add_model(self, name: str, dimension: int, baseline: float) -> ModelRow:
         """See `Store.add_model`."""

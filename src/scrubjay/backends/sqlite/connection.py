@@ -22,6 +22,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from scrubjay import errors
@@ -133,7 +134,7 @@ class Database:
             connection.execute("PRAGMA secure_delete = ON")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA temp_store = MEMORY")
-            connection.execute("PRAGMA cache_size = -16384")
+            connection.execute("PRAGMA cache_size = -32768")
         except sqlite3.Error:
             connection.close()
             raise
@@ -234,39 +235,47 @@ class Database:
             call.error = exc
         connection.execute("RELEASE one")
 
-    @contextlib.contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
+    def read(self) -> Reading:
         """A connection inside a read transaction: one snapshot for all its queries."""
         self._check()
-        with self._gate:
-            self._reading += 1
-        with self._done_reading(), translated(self.path):
-            connection = self._readers.pop() if self._readers else self.connect()
-            try:
-                connection.execute("BEGIN")
-                connection.execute("SELECT 1 FROM sqlite_schema").fetchone()  # the snapshot begins
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-            finally:
-                if self._closed:
-                    connection.close()
-                else:
-                    self._readers.append(connection)
+        return Reading(self)
 
-    @contextlib.contextmanager
-    def _done_reading(self) -> Iterator[None]:
+    def begin_reading(self) -> tuple[sqlite3.Connection, threading.Condition]:
+        """A reader with its snapshot begun, and the gate that counts it."""
         gate = self._gate
+        with gate:
+            self._reading += 1
+        connection = None
         try:
-            yield
+            connection = self._readers.pop() if self._readers else self.connect()
+            connection.execute("BEGIN")
+            connection.execute("PRAGMA schema_version").fetchone()  # the snapshot begins
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            self._leave(gate)
+            raise
+        return connection, gate
+
+    def end_reading(self, connection: sqlite3.Connection, gate: threading.Condition) -> None:
+        """Give a reader back. In a forked child it is the parent's, and not to be touched."""
+        if gate is not self._gate:
+            _ABANDONED.append(connection)
+            return
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
         finally:
-            if gate is self._gate:  # else this is a child, and the count its parent's
-                with gate:
-                    self._reading -= 1
-                    gate.notify_all()
+            if self._closed:
+                connection.close()
+            else:
+                self._readers.append(connection)
+            self._leave(gate)
+
+    def _leave(self, gate: threading.Condition) -> None:
+        with gate:
+            self._reading -= 1
+            gate.notify_all()
 
     def before_fork(self) -> None:
         """Let nobody into SQLite, and wait for who is there, though not for ever."""
@@ -316,6 +325,32 @@ class Database:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+
+
+class Reading:
+    """The context of one snapshot. A class, since every search enters one and has to be quick."""
+
+    __slots__ = ("_connection", "_database", "_gate")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> sqlite3.Connection:
+        try:
+            self._connection, self._gate = self._database.begin_reading()
+        except sqlite3.Error as exc:
+            raise _error_for(exc, self._database.path) from exc
+        return self._connection
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._database.end_reading(self._connection, self._gate)
+        if isinstance(error, sqlite3.Error):
+            raise _error_for(error, self._database.path) from error
 
 
 _DATABASES: weakref.WeakSet[Database] = weakref.WeakSet()

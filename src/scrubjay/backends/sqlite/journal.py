@@ -224,8 +224,8 @@ def insert_memory(
     )
     connection.execute(
         query("insert_words"),
-        (pid, seq, new.length, previous, micros(record.occurred_at),
-         rows.seal_bytes(new.postings, key, "words")),
+        (pid, seq, new.length, previous, micros(record.occurred_at), round(record.trust * 100),
+         round(record.confidence * 100), rows.seal_bytes(new.postings, key, "words")),
     )  # fmt: skip
     partition.next_seq += 1
     partition.written.append(seq)
@@ -244,8 +244,8 @@ def _insert_sources(
     for source in record.sources:
         connection.execute(
             query("insert_source"),
-            (pid, seq, tid, source.start, source.end, micros(source.occurred_at),
-             source.session_id, source.rule, repeated),
+            (pid, seq, tid, id_bytes(source.turn_id), source.start, source.end,
+             micros(source.occurred_at), source.session_id, source.rule, repeated),
         )  # fmt: skip
 
 
@@ -371,8 +371,8 @@ def _import_sources(
         if row is not None:
             connection.execute(
                 query("insert_source"),
-                (partition.pid, seq, row[0], source.start, source.end, micros(source.occurred_at),
-                 source.session_id, source.rule, place > 0),
+                (partition.pid, seq, row[0], id_bytes(source.turn_id), source.start, source.end,
+                 micros(source.occurred_at), source.session_id, source.rule, place > 0),
             )  # fmt: skip
 
 

@@ -44,12 +44,14 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
 
 -- name: insert_source
 -- Note where a memory came from; the same span of the same turn counts once.
-INSERT OR IGNORE INTO sources (pid, seq, tid, start, stop, occurred_at, session_id, rule, repeated)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR IGNORE INTO sources (pid, seq, tid, turn, start, stop, occurred_at, session_id, rule,
+    repeated)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_words
 -- Put a memory's words in the tail.
-INSERT INTO words (pid, seq, length, previous, occurred_at, blob) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO words (pid, seq, length, previous, occurred_at, trust, confidence, blob)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_edge
 -- Tie one memory to another.
@@ -123,7 +125,8 @@ DELETE FROM segments WHERE pid = ? AND sid = ?
 
 -- name: tail_words
 -- The words that no segment holds.
-SELECT seq, length, previous, occurred_at, blob FROM words WHERE pid = ? AND seq > ? ORDER BY seq
+SELECT seq, length, previous, occurred_at, trust, confidence, blob FROM words
+WHERE pid = ? AND seq > ? ORDER BY seq
 
 -- name: tail_vectors
 -- The vectors that no segment holds.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from scrubjay.errors import StoreDamaged
@@ -88,16 +88,15 @@ def id_text_or_none(value: bytes | None) -> str | None:
     return None if value is None else id_text(value)
 
 
-@contextlib.contextmanager
-def _as_damage(what: str) -> Iterator[None]:
-    """What a row cannot hold unless its bytes were changed is damage to the store."""
-    try:
-        yield
-    except (KeyError, ValueError, OverflowError, TypeError) as exc:
-        raise StoreDamaged(
-            f"a stored {what} is unreadable; `scrubjay doctor` looks for more, and `scrubjay "
-            "restore` brings a backup back"
-        ) from exc
+_UNREADABLE = (KeyError, ValueError, OverflowError, TypeError)
+"""What comes of a row whose bytes were changed."""
+
+
+def _damage(what: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"a stored {what} is unreadable; `scrubjay doctor` looks for more, and `scrubjay "
+        "restore` brings a backup back"
+    )
 
 
 class Rows:
@@ -112,8 +111,10 @@ class Rows:
 
     def open_text(self, blob: bytes, key: PartitionKey, purpose: str) -> str:
         """Text as it was given. Raises `StoreDamaged`."""
-        with _as_damage(purpose):
+        try:
             return self._codec.open(blob, key, purpose).decode("utf-8")
+        except _UNREADABLE as exc:
+            raise _damage(purpose) from exc
 
     def seal_bytes(self, data: bytes, key: PartitionKey, purpose: str) -> bytes:
         """Bytes as they are stored."""
@@ -140,8 +141,10 @@ class Rows:
 
     def open_json(self, blob: bytes, key: PartitionKey, purpose: str) -> Any:
         """Plain data as it was given. Raises `StoreDamaged`."""
-        with _as_damage(purpose):
+        try:
             return metadata_json.loads(self.open_text(blob, key, purpose))
+        except _UNREADABLE as exc:
+            raise _damage(purpose) from exc
 
     def turn_row(self, turn: Turn, pid: int, key: PartitionKey) -> tuple[Any, ...]:
         """The values of `insert_turn`."""
@@ -169,7 +172,7 @@ class Rows:
             device,
             meta,
         ) = row
-        with _as_damage("turn"):
+        try:
             return Turn(
                 id=id_text(id_),
                 scope=_scope(key, agent, session, space, device),
@@ -180,6 +183,8 @@ class Rows:
                 source_class=_CLASSES[source_class],
                 metadata=self.open_metadata(meta, key),
             )
+        except _UNREADABLE as exc:
+            raise _damage("turn") from exc
 
     def memory_row(
         self,
@@ -215,7 +220,7 @@ class Rows:
             importance, occurred, recorded, valid_from, valid_to, retired, expires, version,
             supersedes, superseded_by, reason, agent, session, namespace, device, meta,
         ) = row  # fmt: skip
-        with _as_damage("memory"):
+        try:
             return MemoryRecord(
                 id=id_text(id_),
                 scope=_scope(key, agent, session, namespace, device),
@@ -244,6 +249,8 @@ class Rows:
                 sources=sources,
                 seq=seq,
             )
+        except _UNREADABLE as exc:
+            raise _damage("memory") from exc
 
 
 def _visibility(key: PartitionKey) -> Visibility:
@@ -252,6 +259,7 @@ def _visibility(key: PartitionKey) -> Visibility:
     return Visibility.PRIVATE if key.owner else Visibility.SHARED
 
 
+@lru_cache(maxsize=4096)
 def _scope(
     key: PartitionKey, agent: str | None, session: str | None, space: str | None, device: str | None
 ) -> Scope:
@@ -273,13 +281,14 @@ def sources_of(
     found: dict[int, list[Source]] = {}
     marks = ",".join("?" * len(seqs))
     rows = connection.execute(
-        "SELECT s.seq, t.id, s.start, s.stop, s.occurred_at, s.session_id, s.rule"
-        " FROM sources s JOIN turns t ON t.tid = s.tid"
-        f" WHERE s.pid = ? AND s.seq IN ({marks}) ORDER BY s.seq, s.occurred_at, s.tid",
+        "SELECT seq, turn, start, stop, occurred_at, session_id, rule FROM sources"
+        f" WHERE pid = ? AND seq IN ({marks})",
         (pid, *seqs),
     )
-    for seq, turn_id, start, stop, occurred, session, rule in rows:
-        found.setdefault(seq, []).append(
-            Source(id_text(turn_id), start, stop, moment(occurred), session, rule)
-        )
+    for seq, turn, start, stop, occurred, session, rule in rows:
+        source = Source(id_text(turn), start, stop, moment(occurred), session, rule)
+        found.setdefault(seq, []).append(source)
+    for sources in found.values():
+        if len(sources) > 1:  # the key's order is that of recording, which need not be of saying
+            sources.sort(key=lambda source: source.occurred_at)
     return {seq: tuple(sources) for seq, sources in found.items()}

@@ -86,6 +86,7 @@ CREATE TABLE sources (
     pid INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     tid INTEGER NOT NULL REFERENCES turns,
+    turn BLOB NOT NULL,
     start INTEGER NOT NULL,
     stop INTEGER NOT NULL,
     occurred_at INTEGER NOT NULL,
@@ -106,13 +107,16 @@ CREATE TABLE edges (
 ) WITHOUT ROWID;
 CREATE INDEX edges_back ON edges (pid, to_seq);
 
--- The tail of the word index: memories that no segment holds yet.
+-- The tail of the word index: memories that no segment holds yet. Trust and confidence are
+-- hundredths.
 CREATE TABLE words (
     pid INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     length INTEGER NOT NULL,
     previous INTEGER NOT NULL,
     occurred_at INTEGER NOT NULL,
+    trust INTEGER NOT NULL,
+    confidence INTEGER NOT NULL,
     blob BLOB NOT NULL,
     PRIMARY KEY (pid, seq)
 ) WITHOUT ROWID;

@@ -131,14 +131,24 @@ def rebuild_words(
     connection.execute("DELETE FROM segments WHERE pid = ? AND kind = 'words'", (pid,))
     count = 0
     cursor = connection.execute(
-        "SELECT seq, content, occurred_at, previous FROM memories WHERE pid = ? ORDER BY seq",
+        "SELECT seq, content, occurred_at, previous, trust, confidence FROM memories"
+        " WHERE pid = ? ORDER BY seq",
         (pid,),
     )
-    for seq, content, occurred_at, previous in cursor:
+    for seq, content, occurred_at, previous, trust, confidence in cursor:
         postings, length = words(rows.open_text(content, key, "content"))
         connection.execute(
             query("insert_words"),
-            (pid, seq, length, previous, occurred_at, rows.seal_bytes(postings, key, "words")),
+            (
+                pid,
+                seq,
+                length,
+                previous,
+                occurred_at,
+                round(trust * 100),
+                round(confidence * 100),
+                rows.seal_bytes(postings, key, "words"),
+            ),
         )
         count += 1
     connection.execute(query("change_partition"), (pid,))

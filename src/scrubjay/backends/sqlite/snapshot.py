@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
 from typing import Any
 
+from scrubjay.backends.sqlite.connection import Reading
 from scrubjay.backends.sqlite.queries import query
 from scrubjay.backends.sqlite.rows import (
     RECORD_COLUMNS,
@@ -15,7 +17,7 @@ from scrubjay.backends.sqlite.rows import (
     sources_of,
 )
 from scrubjay.model import MemoryRecord, PartitionKey, State, Turn
-from scrubjay.storage import Criteria, PartitionState, SegmentInfo, Standing, TailWords
+from scrubjay.storage import Criteria, PartitionState, SegmentInfo, TailWords
 
 _CHUNK = 500  # bound variables in one statement
 
@@ -29,17 +31,14 @@ class SqliteSnapshot:
 
     def partitions(self, keys: Sequence[PartitionKey]) -> list[PartitionState]:
         """See `Snapshot.partitions`."""
-        if not keys:
-            return []
-        marks = ",".join(["(?, ?, ?)"] * len(keys))
-        names = [name for key in keys for name in (key.tenant, key.subject, key.owner)]
-        rows = self._connection.execute(
-            "SELECT tenant, subject, owner, pid, next_seq, generation, epoch FROM partitions"
-            f" WHERE (tenant, subject, owner) IN (VALUES {marks})",
-            names,
-        )
-        found = {PartitionKey(*row[:3]): row[3:] for row in rows}
-        return [PartitionState(key, *found[key]) for key in keys if key in found]
+        found = []
+        for key in keys:
+            row = self._connection.execute(
+                query("find_partition"), (key.tenant, key.subject, key.owner)
+            ).fetchone()
+            if row is not None:
+                found.append(PartitionState(key, *row[:4]))
+        return found
 
     def segments(self, partition: PartitionState) -> list[SegmentInfo]:
         """See `Snapshot.segments`."""
@@ -55,10 +54,17 @@ class SqliteSnapshot:
         """See `Snapshot.tail_words`."""
         rows = self._connection.execute(query("tail_words"), (partition.pid, after))
         return [
-            TailWords(seq, length, previous, occurred,
-                      self._rows.open_bytes(blob, partition.key, "words"))
-            for seq, length, previous, occurred, blob in rows
-        ]  # fmt: skip
+            TailWords(
+                seq,
+                length,
+                previous,
+                occurred,
+                trust,
+                confidence,
+                self._rows.open_bytes(blob, partition.key, "words"),
+            )
+            for seq, length, previous, occurred, trust, confidence, blob in rows
+        ]
 
     def tail_vectors(
         self, partition: PartitionState, model: int, after: int = 0
@@ -126,19 +132,6 @@ class SqliteSnapshot:
                 found[row[1]] = self._rows.record(row, partition.key, sources.get(row[1], ()))
         return [found[seq] for seq in seqs if seq in found]
 
-    def standings(self, partition: PartitionState, seqs: Sequence[int]) -> dict[int, Standing]:
-        """See `Snapshot.standings`."""
-        found: dict[int, Standing] = {}
-        for part in _chunks(seqs):
-            marks = ",".join("?" * len(part))
-            for seq, *standing in self._connection.execute(
-                "SELECT seq, id, occurred_at, confidence, trust FROM memories"
-                f" WHERE pid = ? AND seq IN ({marks})",
-                (partition.pid, *part),
-            ):
-                found[seq] = Standing(*standing)
-        return found
-
     def links(self, partition: PartitionState) -> dict[int, int]:
         """See `Snapshot.links`."""
         return dict(self._connection.execute(query("links"), (partition.pid,)).fetchall())
@@ -180,6 +173,27 @@ class SqliteSnapshot:
             for row in rows:
                 yield self._rows.turn(row, partition.key)
             after = rows[-1][0]
+
+
+class SnapshotReading:
+    """The context of a snapshot."""
+
+    __slots__ = ("_reading", "_rows")
+
+    def __init__(self, reading: Reading, rows: Rows) -> None:
+        self._reading = reading
+        self._rows = rows
+
+    def __enter__(self) -> SqliteSnapshot:
+        return SqliteSnapshot(self._reading.__enter__(), self._rows)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._reading.__exit__(kind, error, trace)
 
 
 def _chunks(seqs: Sequence[int]) -> Iterator[Sequence[int]]:
