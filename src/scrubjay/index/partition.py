@@ -109,8 +109,8 @@ class Partition:
         self._words_tail = _WordsTail()
         self._vectors_tail = _VectorsTail()
         self._lengths = np.zeros(1, np.float32)
-        self._previous = np.zeros(1, np.int32)
-        self._next = np.zeros(1, np.int32)
+        self._previous = np.zeros(1, np.intp)
+        self._next = np.zeros(1, np.intp)
         self._occurred = np.zeros(1, np.int64)
         self._trust = np.zeros(1, np.uint8)
         self._confidence = np.zeros(1, np.uint8)
@@ -168,8 +168,8 @@ class Partition:
             if len(seqs) and int(seqs.max()) >= size:
                 raise StoreDamaged("a segment names memories that never were; `scrubjay reindex`")
         self._lengths = np.zeros(size, np.float32)
-        self._previous = np.zeros(size, np.int32)
-        self._next = np.zeros(size, np.int32)
+        self._previous = np.zeros(size, np.intp)
+        self._next = np.zeros(size, np.intp)
         self._occurred = np.zeros(size, np.int64)
         self._trust = np.zeros(size, np.uint8)
         self._confidence = np.zeros(size, np.uint8)
@@ -221,13 +221,13 @@ class Partition:
         return self._lengths[: self.size]
 
     @property
-    def previous(self) -> NDArray[np.int32]:
-        """The memory before each one in its session, int32 (size,); 0 for none."""
+    def previous(self) -> NDArray[np.intp]:
+        """The memory before each one in its session, intp (size,); 0 for none."""
         return self._previous[: self.size]
 
     @property
-    def following(self) -> NDArray[np.int32]:
-        """The memory after each one in its session, int32 (size,); 0 for none."""
+    def following(self) -> NDArray[np.intp]:
+        """The memory after each one in its session, intp (size,); 0 for none."""
         return self._next[: self.size]
 
     @property
@@ -304,7 +304,7 @@ class Partition:
         self.all_live = bool(live[1:].all())
         self.pending = int(np.count_nonzero(live & ~self._embedded[: self.size]))
         self.all_embedded = bool(self._embedded[1 : self.size].all())
-        columns = 24 * len(self._live)
+        columns = 32 * len(self._live)
         tail = 600 * self._words_tail.count + 800 * self._vectors_tail.count
         words = sum(segment.nbytes for segment in self._words.values())
         vectors = sum(segment.nbytes for segment in self._vectors.values())

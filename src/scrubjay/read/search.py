@@ -149,7 +149,8 @@ def _best(
         relevance *= visible
     if allowed is not None:
         relevance *= allowed
-    relevance[relevance < plan.threshold] = 0
+    if plan.threshold:
+        relevance[relevance < plan.threshold] = 0
     seqs = _promising(relevance, policy, k)
     score = relevance[seqs] * _recency(partition, seqs, plan, policy)
     score *= 1 - _doubt(partition, seqs, policy)
@@ -201,7 +202,7 @@ def _promising(relevance: NDArray[np.float32], policy: RecallPolicy, k: int) -> 
     if k < len(relevance):
         border = np.partition(relevance, len(relevance) - k)[len(relevance) - k]
         border *= np.float32((1 - policy.recency) * (1 - policy.confidence - policy.trust))
-    return np.flatnonzero((relevance >= border) & (relevance > 0))
+    return np.flatnonzero(relevance >= max(border, np.finfo(np.float32).tiny))
 
 
 def _meaning(partition: Partition, plan: Plan) -> NDArray[np.float32]:
