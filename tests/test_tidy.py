@@ -54,7 +54,7 @@ BROAD_EXCEPT_ALLOWED = {
     ("backends/sqlite/connection.py", "_as_errors_of"): "a signal must leave no caller waiting",
     ("backends/sqlite/connection.py", "_run"): "rolls back, hands the error to every waiting call",
     ("backends/sqlite/connection.py", "_run_one"): "one caller's error must not fail the others",
-    ("backends/sqlite/connection.py", "read"): "rolls back and raises again",
+    ("backends/sqlite/connection.py", "begin_reading"): "closes and raises again",
     ("backends/sqlite/migrate.py", "migrate"): "rolls back and raises again",
     ("backends/onnx/embedder.py", "_load_tokenizer"): "the tokenizer raises bare Exceptions",
     ("testing/conformance/_base.py", "run"): "a thread's error is handed to the test",

@@ -422,6 +422,7 @@ class Job:
 def new_id(at: datetime) -> str:
     """A UUIDv7 of that time (RFC 9562, section 5.7): 48 bits of milliseconds, then chance.
 
+    >>> from datetime import UTC
     >>> new_id(datetime(2026, 1, 1, tzinfo=UTC))[:13]
     '019b76da-a800'
     """

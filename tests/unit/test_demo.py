@@ -77,7 +77,7 @@ class FakeMemory:
             )
         )
 
-    def flush(self) -> None:
+    def flush(self, progress: object = None) -> None:
         return None
 
     def search(self, query: str, *, user_id: str, top_k: int, now: datetime) -> Result:

@@ -324,7 +324,7 @@ class FakeMemory:
         self.keys[user_id, idempotency_key] = (message["content"], receipt)
         return receipt
 
-    def flush(self) -> None:
+    def flush(self, progress: object = None) -> None:
         self.flushed += 1
 
     def search(self, query: str, *, user_id: str, top_k: int, now: datetime) -> Found:
