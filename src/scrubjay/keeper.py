@@ -176,6 +176,7 @@ class Keeper:
             raise InvalidInput(f"there is no file {source}; name one that `backup` wrote")
         left_out = self._parts.store.restore(str(source), without)
         self._parts.cache.clear()
+        self._parts.embedding.look_again()
         self._parts.background.wake()
         return left_out
 

@@ -118,6 +118,8 @@ class MemoryCore(Keeper):
             else options.one_of("source_class", source_class, SourceClass),
         )
         entries, skipped, notes = prepare(messages, writing)
+        if writing.expires_at is not None and writing.expires_at <= now:
+            notes = (*notes, "expires_at lies in the past, so this is stored and never found")
         journalled = parts.store.journal(
             written_partition(scope, shown),
             entries,
@@ -155,8 +157,8 @@ class MemoryCore(Keeper):
     ) -> MemoryRecord:
         """Give a memory a new version; the old one is kept as superseded, with the reason.
 
-        An id of an older version means its chain. Kind, session, namespace, expiry and, unless
-        given, metadata are kept. Raises `NotFound`, `InvalidInput`.
+        An id of an older version means its chain. Kind, session, namespace, an expiry that is
+        still to come and, unless given, metadata are kept. Raises `NotFound`, `InvalidInput`.
         """
         parts = self._parts
         scope = self._scope(principal, user_id, device_id, agent_id)
@@ -166,16 +168,21 @@ class MemoryCore(Keeper):
             old = browse.one(snapshot, keys, check_memory_id(memory_id))
         if old.visibility is Visibility.COMMON:
             authorise(principal, Right.ADMIN, scope)
+        now, expires_at = parts.clock(), old.expires_at
+        if expires_at is not None and expires_at <= now:
+            expires_at = None
         writing = Writing(
             scope=old.scope,
             visibility=old.visibility,
-            now=parts.clock(),
+            now=now,
             zone=parts.zone,
             secret=parts.store.secret(),
             occurred_at=occurred_at,
             metadata=old.metadata if metadata is None else metadata,
             kind=old.kind,
-            expires_at=old.expires_at,
+            expires_at=old.expires_at
+            if old.expires_at and old.expires_at > parts.clock()
+            else None,
             source_class=old.source_class,
         )
         entries, _, _ = prepare([{"role": old.role.value, "content": content}], writing)

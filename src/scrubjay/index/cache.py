@@ -84,7 +84,7 @@ class IndexCache:
         """Count what was used, and let the least recently used go while there is too much."""
         with self._lock:
             for name, slot in used.items():
-                if name not in self._slots:
+                if self._slots.get(name) is not slot:  # cleared, or put there anew, meanwhile
                     continue
                 if slot.partition is None:  # nothing was ever written there
                     del self._slots[name]

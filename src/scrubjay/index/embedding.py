@@ -50,6 +50,7 @@ class Embedding:
         self._store = store
         self._wait_s = wait_s
         self._cache: OrderedDict[tuple[str, str], NDArray[np.float32]] = OrderedDict()
+        self._forgettings = 0
         self._closed = False
         self._opening = ForkLock()
         self._start()
@@ -103,10 +104,14 @@ class Embedding:
         """Models that the store still holds vectors of, besides the one in use."""
         return self._others
 
-    def look_for_others(self) -> None:
-        """Look again which other models the store knows, as after a reindex."""
+    def look_again(self) -> None:
+        """See which models the store knows now: another process may have dropped this one."""
+        known = self._store.models()
+        if self._embedder is not None and self._row not in known:
+            self._row = self._known(self._embedder) or self._introduce(self._embedder)
+            known = self._store.models()
         number = self._row.number if self._row else 0
-        self._others = tuple(m.name for m in self._store.models() if m.number != number)
+        self._others = tuple(m.name for m in known if m.number != number)
 
     def load(self) -> Embedder:
         """The model, loaded by whoever comes first; the others wait. Raises `ModelUnavailable`."""
@@ -138,7 +143,7 @@ class Embedding:
                 self._loading = False
                 if row is not None:
                     self._embedder, self._row, self._error = embedder, row, None
-                    self.look_for_others()
+                    self.look_again()
                 else:
                     self._error, self._failed_at = error, time.monotonic()
                 self._changed.notify_all()
@@ -154,8 +159,8 @@ class Embedding:
         """Measure a new model's floor and remember it in the store."""
         import numpy as np
 
-        questions = embedder.embed(_UNRELATED, "query")
-        passages = embedder.embed(_UNRELATED, "passage")
+        questions = self._ask(embedder, _UNRELATED, "query")
+        passages = self._ask(embedder, _UNRELATED, "passage")
         cosines = questions @ passages.T
         others = cosines[~np.eye(len(_UNRELATED), dtype=bool)]
         baseline = float(np.clip(others.mean(), 0.0, 0.95))
@@ -215,19 +220,23 @@ class Embedding:
             found = {text: self._cached(text, role) for text in texts}
         known = {text: vector for text, vector in found.items() if vector is not None}
         new = [text for text in found if text not in known]
+        forgettings = self._forgettings
         if new:
             vectors = self._ask(embedder, new, role)
             with self._lock:
                 for text, vector in zip(new, vectors, strict=True):
                     known[text] = vector
-                    self._remember(text, role, vector)
+                    if forgettings == self._forgettings:  # else it may be what was forgotten
+                        self._remember(text, role, vector)
         return np.stack([known[text] for text in texts])
 
     def _ask(
         self, embedder: Embedder, texts: Sequence[str], role: Literal["query", "passage"]
     ) -> NDArray[np.float32]:
+        import numpy as np
+
         try:
-            vectors = embedder.embed(texts, role)
+            vectors = np.asarray(embedder.embed(texts, role), np.float32)
         except ModelError:
             raise
         except Exception as exc:
@@ -235,7 +244,11 @@ class Embedding:
             raise ModelUnavailable(f"the embedding model failed with {type(exc).__name__}") from exc
         if vectors.shape != (len(texts), embedder.dimension):
             raise ModelUnavailable("the embedding model returned another count of vectors")
-        return vectors
+        if not np.isfinite(vectors).all():
+            raise ModelUnavailable("the embedding model returned a vector that is no number")
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True).astype(np.float32)
+        unit: NDArray[np.float32] = vectors / np.maximum(lengths, np.float32(1e-12))
+        return unit
 
     def works(self) -> bool:
         """Whether the model answers at all, so that one bad text can be told from an outage."""
@@ -261,6 +274,7 @@ class Embedding:
     def forget(self) -> None:
         """Empty the cache: after an erasure no text of it may stay in RAM."""
         with self._lock:
+            self._forgettings += 1
             self._cache.clear()
 
     def close(self) -> None:

@@ -188,7 +188,7 @@ def reindex(
         for row in store.models():
             if embedding.row is not None and row.number != embedding.row.number:
                 counts["vectors_dropped"] += store.drop_model(row.number)
-        embedding.look_for_others()
+        embedding.look_again()
         for key in keys:
             compact.seal(store, key)
     cache.clear()

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
+from unicodedata import category
 
 from scrubjay.errors import InvalidInput, masked
 from scrubjay.text.instants import read_time
+from scrubjay.text.normal import clean
 
 _KEY = re.compile(r"^[^\W_](?:[\w\- ]|\.(?=\w))*$")
 _SCOPE_FIELDS = frozenset(
@@ -125,7 +127,9 @@ def parse(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
 
 
 def _path(key: object) -> tuple[str, ...]:
-    if not isinstance(key, str) or not _KEY.match(key):
+    key = clean(key)[0] if isinstance(key, str) else key
+    letters = "".join(c for c in str(key) if category(c)[0] != "M")
+    if not isinstance(key, str) or not _KEY.match(letters):
         raise InvalidInput(
             f"the filter key {masked(key)} is no metadata key; a key begins with a letter or "
             "digit and holds letters, digits, _, -, space, and dots between nested keys"
@@ -157,4 +161,6 @@ def _value(value: Any) -> Any:
     items = value if isinstance(value, (list, tuple)) else (value,)
     if not all(isinstance(item, allowed) for item in items):
         raise InvalidInput(f"a filter cannot compare with {type(value).__name__}")
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, (list, tuple)):
+        return [clean(item)[0] if isinstance(item, str) else item for item in value]
+    return clean(value)[0] if isinstance(value, str) else value

@@ -33,7 +33,12 @@ _LABELS = {
            "content": "内容", "old": "已失效"},
 }  # fmt: skip
 _NUMBERED = re.compile(r"\[m(\d{1,4})\]")
-_FENCE = re.compile(r"<(/?)(memor(?:y|ies))", re.IGNORECASE)
+_NUMBER_LIKE = re.compile(r"\[\s*m\s*(\d+)\s*\]", re.IGNORECASE)
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
+)
+"""Controls that XML forbids or that turn or hide what stands beside them."""
+_FENCE = re.compile(r"[<＜]\s*([/／]?)\s*(memor(?:y|ies))", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,7 @@ def _render(
     hits: Sequence[Hit], form: Format, language: str, zone: tzinfo, content: str | None = None
 ) -> str:
     labels, note = _LABELS[language], _NOTE[language]
-    said = [content or hit.content for hit in hits]
+    said = [_safe(content or hit.content) for hit in hits]
     if form == "json":
         rows = [
             {"n": f"m{n}", **{labels[k]: v for k, v in _fields(hit, zone).items()},
@@ -202,7 +207,12 @@ def _line(n: int, hit: Hit, text: str, labels: dict[str, str], zone: tzinfo) -> 
     parts.append(f"{labels['confidence']} {fields['confidence']:.2f}")
     if "old" in fields:
         parts.append(labels["old"])
-    safe = _FENCE.sub(lambda m: f"‹{m[1]}{m[2]}", text)
-    # A memory's own [m7] must not be taken for a number of this block.
-    safe = _NUMBERED.sub(r"(m\1)", safe)
-    return " | ".join([*parts, " ".join(safe.split()) if "\n" in safe else safe])
+    lines = text.splitlines()
+    return " | ".join([*parts, " ".join(text.split()) if len(lines) > 1 else text])
+
+
+def _safe(text: str) -> str:
+    """What a memory says, unable to close the fence, to look like a number, or to hide itself."""
+    text = _HIDDEN.sub("", text)
+    text = _FENCE.sub(lambda m: f"‹{m[1]}{m[2]}", text)
+    return _NUMBER_LIKE.sub(r"(m\1)", text)

@@ -44,6 +44,7 @@ def embed_jobs(store: Store, embedding: Embedding, jobs: Sequence[Job], now: dat
                if (job.partition, seq) in texts]  # fmt: skip
     try:
         embedding.load()
+        embedding.look_again()
     except ModelError as exc:
         for job in jobs:
             _give_back(store, job, list(job.payload["seqs"]), str(exc), now, counted=False)

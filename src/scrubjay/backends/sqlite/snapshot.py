@@ -222,10 +222,9 @@ def _conditions(pid: int, criteria: Criteria) -> tuple[list[str], list[Any]]:
         add("m.namespace = ?", criteria.namespace)
     if criteria.session_id is not None:
         add(
-            "(m.session_id = ? OR m.seq IN (SELECT s.seq FROM sources s"
-            " WHERE s.pid = m.pid AND s.repeated = 1 AND s.session_id = ?))",
-            criteria.session_id,
-            criteria.session_id,
+            "m.seq IN (SELECT seq FROM memories WHERE pid = ? AND session_id = ?"
+            " UNION ALL SELECT seq FROM sources WHERE pid = ? AND repeated = 1 AND session_id = ?)",
+            *(pid, criteria.session_id, pid, criteria.session_id),
         )
     if criteria.since is not None or criteria.until is not None:
         low = micros(criteria.since) if criteria.since else -(1 << 62)

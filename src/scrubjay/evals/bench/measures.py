@@ -64,10 +64,10 @@ def sized(folder: Path, name: str, count: int, users: int) -> list[Figure]:
     """Everything that depends on the size of the store."""
     load = _load(name, count, users)
     figures = _built(folder / "store", load)
-    figures += _adding(folder, load)
+    figures += _recall(folder / "store", load)
     figures += _searching(folder / "store", load)
     figures += _reopened(folder / "store", load)
-    figures += _recall(folder / "store", load)
+    figures += _adding(folder, load)
     figures += _while_ingesting(folder / "store", load)
     figures += _memory_of_a_process(folder / "store", load)
     return figures
