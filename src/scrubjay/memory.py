@@ -180,9 +180,7 @@ class MemoryCore(Keeper):
             occurred_at=occurred_at,
             metadata=old.metadata if metadata is None else metadata,
             kind=old.kind,
-            expires_at=old.expires_at
-            if old.expires_at and old.expires_at > parts.clock()
-            else None,
+            expires_at=expires_at,
             source_class=old.source_class,
         )
         entries, _, _ = prepare([{"role": old.role.value, "content": content}], writing)
