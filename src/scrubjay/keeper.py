@@ -6,9 +6,10 @@ verbs of single memories.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +36,7 @@ from scrubjay.model import (
 )
 from scrubjay.ports import Background, Clock, Store
 from scrubjay.read.options import MAX_QUERY_CHARS
-from scrubjay.storage import Request
+from scrubjay.storage import Entry, Request
 from scrubjay.text.normal import clean
 from scrubjay.write.episode import Writing
 
@@ -253,15 +254,22 @@ class Keeper:
             tenant=self._parts.tenant,
         )
 
-    def _request(self, key: object, messages: object, writing: Writing) -> Request | None:
-        """The idempotency key with a keyed digest of everything that came with it."""
+    def _request(self, key: object, entries: Sequence[Entry], writing: Writing) -> Request | None:
+        """The idempotency key with a keyed digest of everything that came with it.
+
+        What is digested is what is stored, so that the order of keys, or a list around a single
+        message, makes no other body; a time that was not given is left out.
+        """
         checked = check_id("idempotency_key", key)
         if checked is None:
             return None
-        body = repr((
-            messages, writing.occurred_at, writing.metadata, writing.kind, writing.visibility,
-            writing.expires_at, writing.source_class, writing.scope,
-        ))  # fmt: skip
+        said = []
+        for number, turn in enumerate(entry.turn for entry in entries):
+            assumed = writing.now + timedelta(microseconds=number)
+            at = None if turn.occurred_at == assumed else turn.occurred_at
+            said.append((turn.role, turn.content, turn.source_class, at, turn.metadata))
+        shared = (writing.kind, writing.visibility, writing.expires_at, writing.scope.to_dict())
+        body = json.dumps([said, shared], sort_keys=True, default=str)
         digest = blake2b(
             body.encode("utf-8", "surrogatepass"), digest_size=16, key=writing.secret
         ).digest()

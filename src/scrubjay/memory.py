@@ -123,7 +123,7 @@ class MemoryCore(Keeper):
         journalled = parts.store.journal(
             written_partition(scope, shown),
             entries,
-            request=self._request(idempotency_key, messages, writing),
+            request=self._request(idempotency_key, entries, writing),
             embed=parts.embedding.configured,
             priority=0 if len(entries) <= 64 else 1,
         )
