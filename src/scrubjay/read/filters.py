@@ -1,8 +1,9 @@
 """Filters over metadata: parsed once with clear errors, then asked of each memory.
 
-`{"tag": "trip"}` asks for equality, `{"rating": {">=": 4}}` for more. A dotted key reaches into
-nested dicts. Values are compared as they are, types included (`True` is not `1`, `"7"` is not
-`7`), and never pasted into a query. Scope is no filter: naming a scope field is an error.
+`{"tag": "trip"}` asks for equality, `{"rating": {">=": 4}}` for more. A dotted key means that
+very key where there is one, else it reaches into nested dicts. Values are compared as they are,
+types included (`True` is not `1`, `"7"` is not `7`), and never pasted into a query. Scope is no
+filter: naming a scope field is an error.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ class Condition:
 
     def holds(self, metadata: Mapping[str, Any]) -> bool:
         """Whether a memory's metadata meets it."""
-        found: Any = metadata
-        for step in self.path:
+        whole = ".".join(self.path)
+        found: Any = {whole: metadata[whole]} if whole in metadata else metadata
+        for step in (whole,) if whole in metadata else self.path:
             if not isinstance(found, Mapping) or step not in found:
                 found = _ABSENT
                 break
