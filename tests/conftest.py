@@ -69,12 +69,16 @@ def nothing_leaks() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def own_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """No test reads the settings or writes to the store of whoever runs it."""
     for name in list(os.environ):
         if name.startswith("SCRUBJAY_") and name not in ("SCRUBJAY_SOAK", "SCRUBJAY_MODEL_DIR"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("SCRUBJAY_CONFIG", str(tmp_path / "no-such.toml"))
+    config = tmp_path_factory.mktemp("config") / "empty.toml"
+    config.touch()
+    monkeypatch.setenv("SCRUBJAY_CONFIG", str(config))
     monkeypatch.setenv("SCRUBJAY_PATH", str(tmp_path / "default-store"))
 
 

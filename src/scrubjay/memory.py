@@ -322,6 +322,8 @@ class MemoryCore(Keeper):
             pending = sum(p.pending for _, p in view) if parts.embedding.configured else 0
         if note is None:
             note = upkeep.mismatch_note(parts.embedding)
+        if pending and note is None:
+            note = upkeep.pending_note(pending)
         ended = time.perf_counter()
         return Result(
             hits=tuple(hits),

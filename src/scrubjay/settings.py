@@ -116,6 +116,9 @@ def load(**given: Any) -> Settings:
     >>> load(cache_mb=64).cache_mb
     64
     """
+    file = os.environ.get("SCRUBJAY_CONFIG")
+    if file is not None and not Path(file).is_file():
+        raise SettingsError(f"SCRUBJAY_CONFIG names {file!r}, and there is no such file")
     try:
         return Settings(**given)
     except (tomllib.TOMLDecodeError, SourceError) as exc:

@@ -110,3 +110,13 @@ def test_bench_refuses_an_unknown_size(run: Run) -> None:
     refused = run("bench", "--sizes", "huge", store=False)
     assert refused.code == 2
     assert "100k" in refused.err
+
+
+def test_a_settings_file_that_is_not_there_is_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A misspelt name must not answer from another store."""
+    monkeypatch.setenv("SCRUBJAY_CONFIG", str(tmp_path / "mispelt.toml"))
+    refused = run("search", "x", "--user", "ada")
+    assert refused.code == 2
+    assert "mispelt.toml" in refused.err

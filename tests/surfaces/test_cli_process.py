@@ -96,6 +96,8 @@ def test_ctrl_c_ends_with_130(command: list[str], tmp_path: Path) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # A runner in the background ignores the signal, and its children would too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     time.sleep(1.5)
     running.send_signal(signal.SIGINT)

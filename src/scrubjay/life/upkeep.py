@@ -58,6 +58,11 @@ def mismatch_note(embedding: Embedding) -> str | None:
     )
 
 
+def pending_note(pending: int) -> str:
+    """A note when some memories cannot be found by meaning yet."""
+    return f"{pending} memories are found by words alone until their vectors are written"
+
+
 def store_stats(store: Store, cache: IndexCache, embedding: Embedding) -> dict[str, Any]:
     """Counts of the whole store, its size, its jobs and the model."""
     keys = store.partition_keys()

@@ -64,7 +64,7 @@ def _hit(
             "words": round(candidate.words, 4),
             "meaning": round(candidate.meaning, 4),
             "relevance": round(candidate.relevance, 4),
-            "score": round(candidate.score, 4),
+            "recency": round(candidate.recency, 4),
             "confidence": record.confidence,
             "trust": record.trust,
         }

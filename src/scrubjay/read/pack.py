@@ -213,6 +213,6 @@ def _line(n: int, hit: Hit, text: str, labels: dict[str, str], zone: tzinfo) -> 
 
 def _safe(text: str) -> str:
     """What a memory says, unable to close the fence, to look like a number, or to hide itself."""
-    text = _HIDDEN.sub("", text)
+    text = _HIDDEN.sub(lambda m: chr(0x2400 + ord(m[0])) if ord(m[0]) < 0x20 else "", text)
     text = _FENCE.sub(lambda m: f"‹{m[1]}{m[2]}", text)
     return _NUMBER_LIKE.sub(r"(m\1)", text)

@@ -44,6 +44,7 @@ class Candidate:
     score: float
     words: float
     meaning: float
+    recency: float
     occurred_at: int
 
 
@@ -152,20 +153,22 @@ def _best(
     if plan.threshold:
         relevance[relevance < plan.threshold] = 0
     seqs = _promising(relevance, policy, k)
-    score = relevance[seqs] * _recency(partition, seqs, plan, policy)
+    recency = _recency(partition, seqs, plan, policy)
+    score = relevance[seqs] * recency
     score *= 1 - _doubt(partition, seqs, policy)
     order = np.lexsort((-seqs, -partition.occurred[seqs], -score))[:k]
     return [
         Candidate(
             state=state,
-            seq=seq,
-            relevance=min(1.0, float(relevance[seq])),
-            score=min(1.0, value),
-            words=float(words[seq]),
-            meaning=0.0 if meaning is None else float(meaning[seq]),
-            occurred_at=int(partition.occurred[seq]),
+            seq=int(seqs[i]),
+            relevance=min(1.0, float(relevance[seqs[i]])),
+            score=min(1.0, float(score[i])),
+            words=float(words[seqs[i]]),
+            meaning=0.0 if meaning is None else float(meaning[seqs[i]]),
+            recency=float(recency[i]),
+            occurred_at=int(partition.occurred[seqs[i]]),
         )
-        for seq, value in zip(seqs[order].tolist(), score[order].tolist(), strict=True)
+        for i in order.tolist()
     ]
 
 
