@@ -223,7 +223,7 @@ def test_a_terminal_is_not_steered_by_a_memory(
     assert "␛[31m alert" in shown
     assert "\x1b[31m" not in shown
     piped = process("context", "alert", *ADA)
-    assert "\x1b[31m alert" in piped.out, "a pipe gets what was said"
+    assert "␛[31m alert" in piped.out, "nor does a pipe"
 
 
 def test_an_import_shows_its_progress(command: list[str], tmp_path: Path) -> None:
