@@ -54,7 +54,6 @@ class Worker:
         self._process = os.getpid()
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self._busy = False
         self._changed = threading.Condition()
         self._woken = False
         self._waited_for = 0
@@ -121,7 +120,6 @@ class Worker:
                 if self._woken and not self._waited_for:
                     self._changed.wait_for(lambda: self._stopping or self._waited_for, LINGER_S)
                 self._woken = False
-                self._busy = True
             try:
                 worked = self._work()
             except StoreClosed:
@@ -129,7 +127,6 @@ class Worker:
             except ScrubjayError:
                 worked = False  # a busy or full disk: the jobs are still there for the next round
             with self._changed:
-                self._busy = False
                 self._changed.notify_all()
                 if not worked and not self._woken and not self._stopping:
                     self._changed.wait(IDLE_S)
