@@ -119,8 +119,7 @@ class Keeper:
         With `agent_id`, what that agent may see; without, also what is private to any agent. The
         file ends with counts and a checksum, so that a cut one is known. Returns the counts.
         """
-        scope = self._scope(principal, user_id, device_id, agent_id)
-        authorise(principal, Right.READ, scope)
+        scope = self._scope(principal, Right.READ, user_id, device_id, agent_id)
         keys = self._parts.store.subject_partitions(scope)
         if agent_id is not None:
             keys = [key for key in keys if key.owner in ("", agent_id)]
@@ -143,8 +142,7 @@ class Keeper:
         `{"written": …, "skipped": …}`.
         """
         parts = self._parts
-        scope = self._scope(principal, user_id, device_id)
-        authorise(principal, Right.WRITE, scope)
+        scope = self._scope(principal, Right.WRITE, user_id, device_id)
         counts = archive.import_(
             parts.store, scope, check_path(path), progress, embed=parts.embedding.configured
         )
@@ -194,8 +192,7 @@ class Keeper:
         if user_id is None and device_id is None:
             authorise(principal, Right.ADMIN, Scope(user_id="*", tenant=parts.tenant))
             return upkeep.store_stats(parts.store, parts.cache, parts.embedding)
-        scope = self._scope(principal, user_id, device_id, agent_id)
-        authorise(principal, Right.READ, scope)
+        scope = self._scope(principal, Right.READ, user_id, device_id, agent_id)
         return parts.store.counts(
             visible_partitions(scope)[:-1] if agent_id else parts.store.subject_partitions(scope)
         )
@@ -238,14 +235,15 @@ class Keeper:
     def _scope(
         self,
         principal: Principal,
+        right: Right,
         user_id: object,
         device_id: object,
         agent_id: object = None,
         session_id: object = None,
         namespace: object = None,
     ) -> Scope:
-        del principal  # a token's own scope will narrow this one
-        return make_scope(
+        """The checked scope of a call that its principal has the right to make."""
+        scope = make_scope(
             user_id=user_id,
             device_id=device_id,
             agent_id=agent_id,
@@ -253,6 +251,8 @@ class Keeper:
             namespace=namespace,
             tenant=self._parts.tenant,
         )
+        authorise(principal, right, scope)
+        return scope
 
     def _request(self, key: object, entries: Sequence[Entry], writing: Writing) -> Request | None:
         """The idempotency key with a keyed digest of everything that came with it.

@@ -95,8 +95,9 @@ class MemoryCore(Keeper):
         'I prefer a window seat.'
         """
         parts, now = self._parts, self._parts.clock()
-        scope = self._scope(principal, user_id, device_id, agent_id, session_id, namespace)
-        authorise(principal, Right.WRITE, scope)
+        scope = self._scope(
+            principal, Right.WRITE, user_id, device_id, agent_id, session_id, namespace
+        )
         shown = options.one_of("visibility", visibility, Visibility)
         if shown is Visibility.PRIVATE and scope.agent_id is None:
             raise InvalidInput("a private memory belongs to an agent; pass agent_id")
@@ -161,8 +162,7 @@ class MemoryCore(Keeper):
         still to come and, unless given, metadata are kept. Raises `NotFound`, `InvalidInput`.
         """
         parts = self._parts
-        scope = self._scope(principal, user_id, device_id, agent_id)
-        authorise(principal, Right.WRITE, scope)
+        scope = self._scope(principal, Right.WRITE, user_id, device_id, agent_id)
         keys = visible_partitions(scope)
         with parts.store.snapshot() as snapshot:
             old = browse.one(snapshot, keys, check_memory_id(memory_id))
@@ -232,8 +232,7 @@ class MemoryCore(Keeper):
         `NotFound`.
         """
         parts = self._parts
-        scope = self._scope(principal, user_id, device_id, agent_id)
-        authorise(principal, Right.WRITE, scope)
+        scope = self._scope(principal, Right.WRITE, user_id, device_id, agent_id)
         given = [x for x in (memory_id, session_id, turn_id, before) if x is not None]
         if len(given) > 1:
             raise InvalidInput("forget one thing at a time: a memory, a session, a turn or a time")
@@ -296,8 +295,9 @@ class MemoryCore(Keeper):
         """
         began = time.perf_counter()
         parts = self._parts
-        scope = self._scope(principal, user_id, device_id, agent_id, session_id, namespace)
-        authorise(principal, Right.READ, scope)
+        scope = self._scope(
+            principal, Right.READ, user_id, device_id, agent_id, session_id, namespace
+        )
         zone = parts.zone if time_zone is None else named_zone(time_zone)
         chosen = options.make_policy(parts.policy, policy)
         k = options.whole_number(
@@ -385,8 +385,7 @@ class MemoryCore(Keeper):
         principal: Principal = OWNER,
     ) -> MemoryRecord:
         """One memory by its id. Raises `NotFound` when it is not in this scope."""
-        scope = self._scope(principal, user_id, device_id, agent_id)
-        authorise(principal, Right.READ, scope)
+        scope = self._scope(principal, Right.READ, user_id, device_id, agent_id)
         with self._parts.store.snapshot() as snapshot:
             return browse.one(snapshot, visible_partitions(scope), check_memory_id(memory_id))
 
@@ -415,8 +414,9 @@ class MemoryCore(Keeper):
         other memory into or out of a later page. Raises `InvalidInput`.
         """
         parts = self._parts
-        scope = self._scope(principal, user_id, device_id, agent_id, session_id, namespace)
-        authorise(principal, Right.READ, scope)
+        scope = self._scope(
+            principal, Right.READ, user_id, device_id, agent_id, session_id, namespace
+        )
         count = options.whole_number("limit", limit, 1, browse.MAX_PAGE)
         present = parts.clock() if now is None else read_time("now", now, parts.zone)[0]
         criteria = options.make_criteria(
@@ -440,7 +440,6 @@ class MemoryCore(Keeper):
         principal: Principal = OWNER,
     ) -> tuple[Version, ...]:
         """Every version of a memory and each time it was said again, oldest first."""
-        scope = self._scope(principal, user_id, device_id, agent_id)
-        authorise(principal, Right.READ, scope)
+        scope = self._scope(principal, Right.READ, user_id, device_id, agent_id)
         with self._parts.store.snapshot() as snapshot:
             return browse.history(snapshot, visible_partitions(scope), check_memory_id(memory_id))
