@@ -117,10 +117,12 @@ def load(**given: Any) -> Settings:
     64
     """
     file = os.environ.get("SCRUBJAY_CONFIG")
-    if file is not None and not Path(file).is_file():
-        raise SettingsError(f"SCRUBJAY_CONFIG names {file!r}, and there is no such file")
     try:
+        if file is not None and not Path(file).is_file():
+            raise SettingsError(f"SCRUBJAY_CONFIG names {file!r}, and there is no such file")
         return Settings(**given)
+    except OSError as exc:
+        raise SettingsError(f"the settings file cannot be read: {exc}") from exc
     except (tomllib.TOMLDecodeError, SourceError) as exc:
         raise SettingsError(
             f"the settings cannot be read: {exc}. `scrubjay settings` lists every setting"

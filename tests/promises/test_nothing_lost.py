@@ -363,6 +363,8 @@ def test_a_read_only_directory(tmp_path: Path, open_memory: Open) -> None:
         command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command]
     try:
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"}
+        # The settings file of the tests stands where the other user may not look.
+        environment.pop("SCRUBJAY_CONFIG", None)
         done = subprocess.run(
             command, capture_output=True, text=True, env=environment, check=False, timeout=60
         )

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,3 +124,22 @@ def test_a_settings_file_that_is_not_there_is_told(
     refused = run("search", "x", "--user", "ada")
     assert refused.code == 2
     assert "mispelt.toml" in refused.err
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="no way to be someone else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be someone else")
+def test_a_settings_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("cache_mb = 64\n")
+    for path in (tmp_path, *tmp_path.parents[:2]):
+        path.chmod(0o755)
+    file.chmod(0o600)
+    done = subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable,
+         "-c", "from scrubjay.surfaces.cli import main; main()", "list", "--user", "ada"],
+        capture_output=True, text=True, timeout=60, check=False, cwd="/",
+        env={**os.environ, "SCRUBJAY_CONFIG": str(file), "HOME": "/nonexistent"},
+    )  # fmt: skip
+    assert done.returncode == 2, done
+    assert "mine.toml" in done.stderr
+    assert "Traceback" not in done.stderr
