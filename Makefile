@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml
 	@echo "Setting up $(VENV); the first time takes a minute or two."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	@$(BIN)/python -m pip install --quiet --editable ".[llm]" --group dev
+	@$(BIN)/python -m pip install --quiet --editable ".[llm,postgres]" --group dev
 	@touch $@
 
 setup: $(STAMP) ## make .venv with Scrubjay and the tools in it

@@ -37,7 +37,7 @@ CLOCK_ALLOWED = {
     "worker.py": "leases and retries follow the real clock, whatever clock the memory was given",
     "wiring.py": "the system clock that a memory has unless it is given one",
     "life/upkeep.py": "counts jobs, whose leases follow the real clock",
-    "backends/sqlite/journal.py": "when a job was added, by the clock that its lease follows",
+    "backends/sql/journal.py": "when a job was added, by the clock that its lease follows",
     "testing/conformance/": "leases follow the real clock",
     "interchange/archive.py": "a criterion that asks for every state needs a time and ignores it",
 }

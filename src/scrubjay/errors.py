@@ -11,6 +11,7 @@
     ├── NotPermitted                   the principal lacks the right
     ├── StoreError                     the store cannot do it now, or at all
     │   ├── StoreBusy                  another process held the write lock too long
+    │   ├── StoreUnavailable           the database server cannot be reached
     │   ├── StoreFull                  no space left on the disk
     │   ├── StoreReadOnly              the directory or file cannot be written
     │   ├── StoreDamaged               the file is not a database, or fails its checks
@@ -81,6 +82,12 @@ class StoreBusy(StoreError):
     """Another process held the write lock longer than the timeout."""
 
     code = "store_busy"
+
+
+class StoreUnavailable(StoreError):
+    """The database server cannot be reached."""
+
+    code = "store_unavailable"
 
 
 class StoreFull(StoreError):

@@ -123,7 +123,7 @@ class Keeper:
         keys = self._parts.store.subject_partitions(scope)
         if agent_id is not None:
             keys = [key for key in keys if key.owner in ("", agent_id)]
-        return archive.export(self._parts.store, keys, check_path(path), self._parts.clock())
+        return archive.export(self._parts.store, keys, check_path(path))
 
     def import_(
         self,

@@ -249,7 +249,8 @@ class Store(Protocol):
 
         As many as hold `limit` items of work together, an `embed` job having one for each
         memory, and at least one job where any is ready.
-        A job whose lease has run out is ready again. No two claims hold the same job at once.
+        A job whose lease has run out is ready again. No two claims hold jobs of one partition
+        at once, so that what a user said first is also worked on first.
         """
 
     def complete(self, jobs: Iterable[Job]) -> None:

@@ -34,9 +34,10 @@ class Settings(BaseSettings):
         env_prefix="SCRUBJAY_", extra="forbid", frozen=True, toml_file="scrubjay.toml"
     )
 
-    path: Path = Field(
+    path: Path | str = Field(
         default_factory=lambda: Path(platformdirs.user_data_dir("scrubjay")) / "default",
-        description="The directory of the embedded store, where none is given in code.",
+        description="The directory of the embedded store, or the postgresql:// URL of a database, "
+        "where none is given in code.",
     )
     tenant: str = Field(default="default", min_length=1, description="The tenant of every scope.")
     timezone: str = Field(
@@ -52,6 +53,14 @@ class Settings(BaseSettings):
         default=10.0,
         ge=0,
         description="Seconds a writer waits for another process before `StoreBusy`.",
+    )
+    statement_timeout_s: float = Field(
+        default=60.0,
+        ge=0,
+        description="Seconds one statement may take on a PostgreSQL store; 0 is without end.",
+    )
+    pool_size: int = Field(
+        default=10, ge=1, description="Connections this process may have to a PostgreSQL store."
     )
     cache_mb: int = Field(
         default=256, ge=1, description="Megabytes of RAM for the indexes of users lately searched."
@@ -85,6 +94,11 @@ class Settings(BaseSettings):
         default_factory=dict,
         description="Numbers of the recall policy to change, by the names of `RecallPolicy`.",
     )
+
+    @field_validator("path")
+    @classmethod
+    def _directory_or_url(cls, value: Path | str) -> Path | str:
+        return value if "://" in str(value) else Path(value)
 
     @field_validator("timezone")
     @classmethod

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -82,7 +82,7 @@ class Criteria:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition as a snapshot sees it.
+    """A partition as a snapshot sees it. `pid` is the store's own name for it, opaque to others.
 
     `next_seq` is one more than the highest sequence ever given. `generation` grows with every
     committed change of the partition; `epoch` with each one that is more than an append to a
@@ -90,7 +90,7 @@ class PartitionState:
     """
 
     key: PartitionKey
-    pid: int
+    pid: Hashable
     next_seq: int
     generation: int
     epoch: int

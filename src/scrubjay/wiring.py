@@ -18,7 +18,7 @@ from scrubjay.index.embedding import Embedding
 from scrubjay.keeper import Parts
 from scrubjay.memory import MemoryCore
 from scrubjay.model import RecallPolicy
-from scrubjay.ports import Background, Clock, Embedder
+from scrubjay.ports import Background, Clock, Embedder, Store
 from scrubjay.read.options import make_policy
 from scrubjay.settings import Settings
 from scrubjay.text.instants import zone
@@ -73,16 +73,11 @@ def _assemble(
     if isinstance(embedder, str):
         chosen = chosen.model_copy(update={"embedder": embedder})
         embedder = None
-    path = _directory(chosen.path if location is None else location)
+    place = chosen.path if location is None else location
     with _as_settings_error("recall"):  # before the store is opened, which nobody would close
         policy = make_policy(RecallPolicy(), dict(chosen.recall))
     default_zone = zone(chosen.timezone)
-    store = SqliteStore(
-        path,
-        PlainCodec(),
-        synchronous=chosen.synchronous,
-        write_timeout_s=chosen.write_timeout_s,
-    )
+    store = open_store(place, chosen)
     opener: Callable[[], Embedder] | None = None
     if embedder is not None:
         given = embedder
@@ -111,13 +106,43 @@ def _as_settings_error(name: str) -> Iterator[None]:
         raise SettingsError(f"{name}: {exc}") from exc
 
 
-def _directory(location: str | Path) -> Path:
-    """The store's directory. Raises `InvalidInput` for a URL, which needs another store."""
+def open_store(location: str | Path, settings: Settings) -> Store:
+    """The store in a directory, or at a postgresql:// URL."""
     if isinstance(location, str) and "://" in location:
-        scheme = location.split("://", 1)[0]
+        return _open_postgres(location, settings)
+    return SqliteStore(
+        _directory(location),
+        PlainCodec(),
+        synchronous=settings.synchronous,
+        write_timeout_s=settings.write_timeout_s,
+    )
+
+
+def _open_postgres(url: str, settings: Settings) -> Store:
+    scheme = url.split("://", 1)[0]
+    if scheme not in ("postgresql", "postgres"):
         raise InvalidInput(
-            f"no store for {scheme[:20]}:// URLs is installed; pass a directory instead"
+            f"there is no store for {scheme[:20]}:// URLs; pass a directory or a postgresql:// URL"
         )
+    try:
+        from scrubjay.backends.postgres import PostgresStore
+    except ImportError as exc:
+        raise SettingsError(
+            f"a PostgreSQL store needs what `pip install 'scrubjay[postgres]'` brings ({exc.name} "
+            "is not installed)"
+        ) from exc
+    return PostgresStore(
+        url,
+        PlainCodec(),
+        synchronous=settings.synchronous,
+        write_timeout_s=settings.write_timeout_s,
+        statement_timeout_s=settings.statement_timeout_s,
+        pool_size=settings.pool_size,
+    )
+
+
+def _directory(location: str | Path) -> Path:
+    """The store's directory."""
     if not isinstance(location, (str, Path)) or not str(location).strip():
         raise InvalidInput("the path of a memory is a directory, as a string or Path")
     path = Path(location).expanduser()
@@ -129,14 +154,16 @@ def _directory(location: str | Path) -> Path:
 
 
 class Memory(MemoryCore):
-    """A memory in a directory of its own, made if it is not there.
+    """A memory in a directory of its own, or in a PostgreSQL database, made if it is not there.
 
-    `path` defaults to the setting of that name; `settings` to the environment and
-    `scrubjay.toml`. `clock` returns the present and lets tests replay the past. `embedder` is an
-    object (see `ports.Embedder`) or a name that goes before the setting; `"none"` searches by
-    words alone. `progress(done, total, what)` hears of the first preparation of a model.
+    `path` is the directory or a `postgresql://` URL, and defaults to the setting of that name;
+    `settings` defaults to the environment and `scrubjay.toml`. `clock` returns the present and
+    lets tests replay the past. `embedder` is an object (see `ports.Embedder`) or a name that goes
+    before the setting; `"none"` searches by words alone. `progress(done, total, what)` hears of
+    the first preparation of a model.
 
-    Raises `InvalidInput`, `SettingsError`, `SchemaTooNew`, `StoreDamaged`, `StoreReadOnly`.
+    Raises `InvalidInput`, `SettingsError`, `SchemaTooNew`, `StoreDamaged`, `StoreReadOnly`,
+    `StoreUnavailable`.
 
     >>> import tempfile
     >>> with Memory(tempfile.mkdtemp(), embedder="none") as memory:

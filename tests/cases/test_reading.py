@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from places import Places
 from scrubjay import Memory, Settings
 from scrubjay.errors import ImportFailed, InvalidInput, NotFound
 from scrubjay.testing.fakes import HashEmbedder
 
 
-def test_iso_01_no_read_shows_another_users_memory(tmp_path: Path) -> None:
-    with Memory(tmp_path, embedder=HashEmbedder()) as memory:
+def test_iso_01_no_read_shows_another_users_memory(place: Places, tmp_path: Path) -> None:
+    with Memory(place(), embedder=HashEmbedder()) as memory:
         paris = memory.add(
             "My favourite bakery is Rozelle on Mint Street.", user_id="u_paris", wait=True
         )
@@ -42,8 +43,8 @@ def test_iso_01_no_read_shows_another_users_memory(tmp_path: Path) -> None:
         assert memory.get(paris.ids[0], user_id="u_paris").state == "active"
 
 
-def test_iso_02_a_shared_session_id_shares_nothing(tmp_path: Path) -> None:
-    with Memory(tmp_path, embedder=HashEmbedder()) as memory:
+def test_iso_02_a_shared_session_id_shares_nothing(place: Places) -> None:
+    with Memory(place(), embedder=HashEmbedder()) as memory:
         memory.add("My allergy is to walnuts.", user_id="u_a", session_id="shared-1", wait=True)
         memory.add("My locker is number 88.", user_id="u_b", session_id="shared-1", wait=True)
         found = memory.search("what is my allergy", user_id="u_b", session_id="shared-1")
@@ -53,10 +54,10 @@ def test_iso_02_a_shared_session_id_shares_nothing(tmp_path: Path) -> None:
         assert memory.list(user_id="u_a").total == 1
 
 
-def test_iso_03_like_named_users_never_meet(tmp_path: Path) -> None:
+def test_iso_03_like_named_users_never_meet(place: Places) -> None:
     users = ["team_1", "team_11", "team_1 ", "Team_1", "team_1%", "team_1/x", "team_1:x",
              "u'; --", "用户一", "ｔｅａｍ_1"]  # fmt: skip
-    with Memory(tmp_path, embedder=HashEmbedder()) as memory:
+    with Memory(place(), embedder=HashEmbedder()) as memory:
         for n, user in enumerate(users):
             memory.add(f"secret token of {n} is ZQ-{n}", user_id=user, wait=n == len(users) - 1)
         for n, user in enumerate(users):
@@ -76,14 +77,14 @@ EXACT_QUERIES = {"SO-2026-00491": 1, "E4071": 3, "ring_buffer.rs": 2, "20260309A
 
 
 @pytest.mark.parametrize("vectors", [True, False])
-def test_exact_01_an_identifier_finds_its_owner(tmp_path: Path, vectors: bool) -> None:
+def test_exact_01_an_identifier_finds_its_owner(place: Places, vectors: bool) -> None:
     chance = random.Random(3)
     others = {
         *(f"Order SO-2026-{chance.randrange(500, 99999):05d} is for the oak desk." for _ in range(700)),
         *(f"Build failed with E{chance.randrange(5000, 9999)} in ring_{i}.rs." for i in range(650)),
         *(f"订单号 2026{chance.randrange(400, 1231):04d}B{i} 退款中。" for i in range(650)),
     }  # fmt: skip
-    with Memory(tmp_path, embedder=HashEmbedder() if vectors else "none") as memory:
+    with Memory(place(), embedder=HashEmbedder() if vectors else "none") as memory:
         memory.add([*EXACT, *sorted(others)], user_id="u_ex")
         memory.flush(60)
         for query, owner in EXACT_QUERIES.items():
@@ -91,18 +92,18 @@ def test_exact_01_an_identifier_finds_its_owner(tmp_path: Path, vectors: bool) -
             assert found[0].content == EXACT[owner], query
 
 
-def test_cjk_01_each_script_is_found_by_words_alone(tmp_path: Path) -> None:
+def test_cjk_01_each_script_is_found_by_words_alone(place: Places) -> None:
     rows = ["昨晚确认了灌溉计划", "昨日は折り紙教室に通った", "어제 도자기 수업을 들었다",
             "仓库盘点(stock)含 UPS 与 rk-902b"]  # fmt: skip
     queries = {"灌溉": 0, "灌溉计划": 0, "计划": 0, "折り紙": 1, "도자기": 2, "仓库": 3,
                "rk-902b": 3, "溉": 0, "灌溉計劃": 0, "倉庫": 3, "ｓｔｏｃｋ": 3}  # fmt: skip
-    with Memory(tmp_path, embedder="none") as memory:
+    with Memory(place(), embedder="none") as memory:
         memory.add([*rows, "完全无关的一句话", "something else entirely"], user_id="u_cjk")
         for query, row in queries.items():
             assert memory.search(query, user_id="u_cjk")[0].content == rows[row], query
 
 
-def test_score_01_relevance_means_one_thing(tmp_path: Path) -> None:
+def test_score_01_relevance_means_one_thing(place: Places) -> None:
     chance = random.Random(1)
     words = [
         "cello",
@@ -118,7 +119,7 @@ def test_score_01_relevance_means_one_thing(tmp_path: Path) -> None:
         "绿色",
     ]
     clock = lambda: datetime(2026, 3, 1, tzinfo=UTC)  # noqa: E731
-    with Memory(tmp_path, embedder=HashEmbedder(), clock=clock) as memory:
+    with Memory(place(), embedder=HashEmbedder(), clock=clock) as memory:
         for text in (
             "My cello is from Cremona.",
             "The tram stops at nine.",
@@ -152,10 +153,10 @@ def test_score_01_relevance_means_one_thing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("leg", ["vectors", "words", "both"])
-def test_filt_01_filters_come_before_the_best_k(tmp_path: Path, leg: str) -> None:
+def test_filt_01_filters_come_before_the_best_k(place: Places, leg: str) -> None:
     embedder = "none" if leg == "words" else HashEmbedder(64)
     policy = {"vector_weight": {"vectors": 1.0, "words": 0.0, "both": 0.45}[leg]}
-    with Memory(tmp_path, embedder=embedder) as memory:
+    with Memory(place(), embedder=embedder) as memory:
         for n in range(20):
             memory.add([f"lantern {i} of the others" for i in range(n * 100, n * 100 + 100)],
                        user_id=f"other-{n}")  # fmt: skip
@@ -175,14 +176,14 @@ def test_filt_01_filters_come_before_the_best_k(tmp_path: Path, leg: str) -> Non
         assert {h.content[-1] for h in trips} == {"0", "1"}
 
 
-def test_inj_01_filters_and_queries_are_values_never_code(tmp_path: Path) -> None:
+def test_inj_01_filters_and_queries_are_values_never_code(place: Places) -> None:
     keys = ["a' OR '1'='1' --", "topic) OR 1=1 --", "$.x", "a.b[0]", "__proto__", "user_id",
             "owner; DROP TABLE memories"]  # fmt: skip
     values = ["' OR 1=1 --", "q'}) DETACH DELETE m //", "%", "_", "*", '" NEAR "', {"$ne": None},
               ["a", "b"]]  # fmt: skip
     queries = ['" OR rowid>0 --', "user_id:other", "NOT x", "a*", "(((", "col:val AND",
                '"unbalanced']  # fmt: skip
-    with Memory(tmp_path, embedder=HashEmbedder()) as memory:
+    with Memory(place(), embedder=HashEmbedder()) as memory:
         memory.add("the other one's secret is ZQ-777", user_id="other", metadata={"topic": "x"})
         memory.add("mine", user_id="u_inj", metadata={"topic": "y"}, wait=True)
         before = memory.stats()["memories"]
@@ -203,9 +204,9 @@ def test_inj_01_filters_and_queries_are_values_never_code(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("size", [1, 50, 100, 1000])
-def test_page_01_paging_visits_each_row_once(tmp_path: Path, size: int) -> None:
+def test_page_01_paging_visits_each_row_once(place: Places, size: int) -> None:
     count = 1043 if size > 1 else 143
-    with Memory(tmp_path, embedder="none") as memory:
+    with Memory(place(), embedder="none") as memory:
         memory.add([f"row {n}" for n in range(count)], user_id="u_pg", occurred_at="2026-01-01")
         seen: list[str] = []
         cursor, turn = None, 0
@@ -237,8 +238,8 @@ META = {
 }  # fmt: skip
 
 
-def test_meta_01_metadata_keeps_its_types(tmp_path: Path) -> None:
-    with Memory(tmp_path / "a", embedder="none") as memory:
+def test_meta_01_metadata_keeps_its_types(place: Places, tmp_path: Path) -> None:
+    with Memory(place("a"), embedder="none") as memory:
         ours = memory.add("with metadata", user_id="u_md", metadata=META).ids[0]
         memory.add("decoy with metadata", user_id="u_md",
                    metadata={"i": True, "b": 1, "f": "0.1", "list": ["b"], "s": True})  # fmt: skip
@@ -265,17 +266,17 @@ def test_meta_01_metadata_keeps_its_types(tmp_path: Path) -> None:
                 memory.add("bad", user_id="u_md", metadata={"x": bad})
         assert memory.stats()["memories"] == count
         memory.export(tmp_path / "md.jsonl", user_id="u_md")
-    with Memory(tmp_path / "b", embedder="none") as memory:
+    with Memory(place("b"), embedder="none") as memory:
         memory.import_(tmp_path / "md.jsonl", user_id="u_md")
         assert memory.get(ours, user_id="u_md").metadata == META
 
 
-def test_tz_01_times_in_every_spelling(tmp_path: Path) -> None:
+def test_tz_01_times_in_every_spelling(place: Places) -> None:
     good = [datetime(2026, 3, 9, 10, 0), "2026-03-09T10:00:00Z", "2026-03-09T18:00:00+08:00",  # noqa: DTZ001
             "2026-03-09", "1773050400", "1773050400000", "2026/3/9 18:00", "20260309T100000Z"]  # fmt: skip
     bad = ["yesterday-ish", "2026-13-40", "", -62135596801, "9999-12-31T23:59:59-12:00"]
     settings = Settings(timezone="Asia/Shanghai")
-    with Memory(tmp_path, settings=settings, embedder="none") as memory:
+    with Memory(place(), settings=settings, embedder="none") as memory:
         ids = [
             memory.add(f"time {n}", user_id="u_tz", occurred_at=t).ids[0]
             for n, t in enumerate(good)
@@ -307,9 +308,9 @@ def _everything(memory: Memory, user: str) -> str:
     return json.dumps(sorted(rows, key=lambda r: r["id"]), sort_keys=True, ensure_ascii=False)
 
 
-def test_exp_01_an_export_brings_everything_back(tmp_path: Path) -> None:
+def test_exp_01_an_export_brings_everything_back(place: Places, tmp_path: Path) -> None:
     file = tmp_path / "user.jsonl"
-    with Memory(tmp_path / "a", embedder=HashEmbedder(32, "one")) as memory:
+    with Memory(place("a"), embedder=HashEmbedder(32, "one")) as memory:
         memory.add("the other user's token is ZQ-999", user_id="other")
         for n in range(46):
             memory.add(f"记忆 {n} 🍋 memory", user_id="u_xp", metadata=META if n % 5 == 0 else {"n": n},
@@ -323,7 +324,7 @@ def test_exp_01_an_export_brings_everything_back(tmp_path: Path) -> None:
         counts = memory.export(file, user_id="u_xp")
         assert counts["memory"] == 51
         assert "ZQ-999" not in file.read_text("utf-8")
-    with Memory(tmp_path / "b", embedder=HashEmbedder(64, "two")) as memory:
+    with Memory(place("b"), embedder=HashEmbedder(64, "two")) as memory:
         assert memory.import_(file, user_id="u_xp")["skipped"] == 0
         assert _everything(memory, "u_xp") == before
         again = memory.import_(file, user_id="u_xp")
@@ -344,7 +345,7 @@ def test_exp_01_an_export_brings_everything_back(tmp_path: Path) -> None:
         "bad field": b"".join([*lines[:60], lines[60].replace(b'"role"', b'"rule"'), *lines[61:]]),
         "changed": b"".join(lines).replace("记忆 3 ".encode(), "记忆 4 ".encode()),
     }
-    with Memory(tmp_path / "c", embedder="none") as memory:
+    with Memory(place("c"), embedder="none") as memory:
         for name, content in damaged.items():
             bad = tmp_path / "bad.jsonl"
             bad.write_bytes(content)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from places import Places
 from scrubjay import AsyncMemory, Memory
 from scrubjay.errors import InvalidInput, NotFound
 from scrubjay.testing.fakes import HashEmbedder
@@ -25,9 +26,9 @@ def active(memory: Memory, user: str) -> list[str]:
     return [m.id for m in memory.list(user_id=user, limit=10_000)]
 
 
-def test_dup_01_the_same_fact_twice_is_one_memory(tmp_path: Path) -> None:
+def test_dup_01_the_same_fact_twice_is_one_memory(place: Places) -> None:
     text = "My greenhouse thermostat is set to 19 degrees."
-    with Memory(tmp_path, embedder=HashEmbedder()) as memory:
+    with Memory(place(), embedder=HashEmbedder()) as memory:
         first = memory.add(text, user_id="u_lin")
         second = memory.add(text, user_id="u_lin")
         assert second.status == "duplicate"
@@ -39,8 +40,8 @@ def test_dup_01_the_same_fact_twice_is_one_memory(tmp_path: Path) -> None:
         assert len(found[0].memory.sources) == 2
 
 
-def test_dup_03_a_retried_add_writes_nothing_new(tmp_path: Path) -> None:
-    with Memory(tmp_path, embedder="none") as memory:
+def test_dup_03_a_retried_add_writes_nothing_new(place: Places) -> None:
+    with Memory(place(), embedder="none") as memory:
         receipts = [
             memory.add("Deploy window is Thursday 21:00.", user_id="u_bo", idempotency_key="k-7")
             for _ in range(5)
@@ -57,15 +58,15 @@ def _add(path: str, text: str) -> str:
 
 
 @pytest.mark.parametrize("way", ["threads", "async", "processes"])
-def test_conc_01_parallel_adds_of_one_fact_leave_one_memory(tmp_path: Path, way: str) -> None:
+def test_conc_01_parallel_adds_of_one_fact_leave_one_memory(place: Places, way: str) -> None:
     rounds = 2 if way == "processes" else 20
     for number in range(rounds):
         text = f"My bike lock code hint is 'river stone {number}'."
         if way == "processes":
             with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as pool:
-                ids = set(pool.map(_add, [str(tmp_path)] * 8, [text] * 8))
+                ids = set(pool.map(_add, [str(place())] * 8, [text] * 8))
         elif way == "threads":
-            with Memory(tmp_path, embedder="none") as memory, ThreadPoolExecutor(16) as threads:
+            with Memory(place(), embedder="none") as memory, ThreadPoolExecutor(16) as threads:
                 barrier = threading.Barrier(16)
 
                 def add(_: int, text: str = text, m: Memory = memory) -> str:
@@ -76,19 +77,19 @@ def test_conc_01_parallel_adds_of_one_fact_leave_one_memory(tmp_path: Path, way:
         else:
 
             async def gather(text: str = text) -> set[str]:
-                async with AsyncMemory(tmp_path, embedder="none") as memory:
+                async with AsyncMemory(place(), embedder="none") as memory:
                     adds = [memory.add(text, user_id="u_kai") for _ in range(16)]
                     return {receipt.ids[0] for receipt in await asyncio.gather(*adds)}
 
             ids = asyncio.run(gather())
         assert len(ids) == 1
-    with Memory(tmp_path, embedder="none") as memory:
+    with Memory(place(), embedder="none") as memory:
         assert len(active(memory, "u_kai")) == rounds
 
 
-def test_conc_03_racing_updates_make_one_line_of_versions(tmp_path: Path) -> None:
+def test_conc_03_racing_updates_make_one_line_of_versions(place: Places) -> None:
     teas = ["oolong", "sencha", "rooibos", "mint", "chai", "white", "assam", "hojicha"]
-    with Memory(tmp_path, embedder="none") as memory, ThreadPoolExecutor(8) as threads:
+    with Memory(place(), embedder="none") as memory, ThreadPoolExecutor(8) as threads:
         first = memory.add("favourite tea: none yet", user_id="u_mo").ids[0]
         barrier = threading.Barrier(8)
 
@@ -105,14 +106,14 @@ def test_conc_03_racing_updates_make_one_line_of_versions(tmp_path: Path) -> Non
         assert [m.superseded_by for m in chain[:-1]] == [m.id for m in chain[1:]]
 
 
-def test_async_01_a_write_is_read_at_once_and_after_an_exit(tmp_path: Path) -> None:
+def test_async_01_a_write_is_read_at_once_and_after_an_exit(place: Places) -> None:
     class Slow(HashEmbedder):
         def embed(self, texts, role):  # type: ignore[no-untyped-def]
             if role == "passage":
                 time.sleep(1)
             return super().embed(texts, role)
 
-    with Memory(tmp_path / "a", embedder=Slow()) as memory:
+    with Memory(place("a"), embedder=Slow()) as memory:
         receipt = memory.add("My parking bay is P-17.", user_id="u_as")
         assert receipt.pending == receipt.ids
         assert memory.search("parking bay", user_id="u_as")[0].id == receipt.ids[0]
@@ -126,16 +127,16 @@ def test_async_01_a_write_is_read_at_once_and_after_an_exit(tmp_path: Path) -> N
         "import sys; from scrubjay import Memory\n"
         "Memory(sys.argv[1], embedder='none').add('My parking bay is P-17.', user_id='u_as')\n"
     )
-    subprocess.run([sys.executable, "-c", script, str(tmp_path / "b")], check=True, timeout=60)
-    with Memory(tmp_path / "b", embedder="none") as memory:
+    subprocess.run([sys.executable, "-c", script, str(place("b"))], check=True, timeout=60)
+    with Memory(place("b"), embedder="none") as memory:
         assert "P-17" in memory.search("parking bay", user_id="u_as")[0].content
 
 
-def test_emb_01_another_model_is_noticed_and_never_mixed(tmp_path: Path) -> None:
-    with Memory(tmp_path, embedder=HashEmbedder(384, "stub-a")) as memory:
+def test_emb_01_another_model_is_noticed_and_never_mixed(place: Places) -> None:
+    with Memory(place(), embedder=HashEmbedder(384, "stub-a")) as memory:
         memory.add("My canoe is called Heron.", user_id="u_dim")
         assert memory.flush(30)
-    with Memory(tmp_path, embedder=HashEmbedder(1024, "stub-b")) as memory:
+    with Memory(place(), embedder=HashEmbedder(1024, "stub-b")) as memory:
         found = memory.search("canoe", user_id="u_dim")
         assert "Heron" in found[0].content
         assert any("stub-a" in note and "reindex" in note for note in found.notes)
@@ -145,20 +146,20 @@ def test_emb_01_another_model_is_noticed_and_never_mixed(tmp_path: Path) -> None
         assert "Heron" in found[0].content
         assert found.notes == ()
         assert memory.search("kayak", user_id="u_dim").pending == 0
-    with Memory(tmp_path, embedder=HashEmbedder(1024, "stub-c")) as memory:
+    with Memory(place(), embedder=HashEmbedder(1024, "stub-c")) as memory:
         found = memory.search("canoe", user_id="u_dim", explain=True)
         assert any("stub-b" in note for note in found.notes)
         assert found.pending == 2
         assert all(hit.explanation and hit.explanation["meaning"] == 0 for hit in found)
     with (
-        Memory(tmp_path, embedder=HashEmbedder(64, "stub-b")) as memory,
+        Memory(place(), embedder=HashEmbedder(64, "stub-b")) as memory,
     ):
         found = memory.search("canoe", user_id="u_dim")
         assert any("1024 dimensions" in note for note in found.notes)
         assert "Heron" in found[0].content
 
 
-def test_emb_02_an_outage_loses_nothing_and_is_repaired(tmp_path: Path) -> None:
+def test_emb_02_an_outage_loses_nothing_and_is_repaired(place: Places) -> None:
     class Failing(HashEmbedder):
         mode = "second"
         tried: dict[str, int] = {}  # noqa: RUF012 - one instance
@@ -173,7 +174,7 @@ def test_emb_02_an_outage_loses_nothing_and_is_repaired(tmp_path: Path) -> None:
 
     stub = Failing()
     facts = ["My ferry card ends in 12.", "My hut key is under the fern.", "My rope is 40 m."]
-    with Memory(tmp_path, embedder=stub) as memory:
+    with Memory(place(), embedder=stub) as memory:
         receipt = memory.add(facts, user_id="u_out", wait=True)
         assert len(receipt.ids) == 3
         assert receipt.pending == (receipt.ids[1],)
@@ -211,7 +212,7 @@ def _long_texts() -> list[tuple[str, str]]:
     ]
 
 
-def test_len_01_nothing_of_a_long_text_is_lost(tmp_path: Path) -> None:
+def test_len_01_nothing_of_a_long_text_is_lost(place: Places) -> None:
     class Limited(HashEmbedder):
         longest = 0
 
@@ -220,7 +221,7 @@ def test_len_01_nothing_of_a_long_text_is_lost(tmp_path: Path) -> None:
             return super().embed(texts, role)
 
     stub = Limited()
-    with Memory(tmp_path, embedder=stub) as memory:
+    with Memory(place(), embedder=stub) as memory:
         for needle, text in _long_texts():
             began = time.perf_counter()
             receipt = memory.add(text, user_id="u_ln")
@@ -258,12 +259,12 @@ for i in range(start, start + 100_000):
 """
 
 
-def test_crash_01_every_acknowledged_memory_survives_a_kill(tmp_path: Path) -> None:
+def test_crash_01_every_acknowledged_memory_survives_a_kill(place: Places) -> None:
     chance = random.Random(11)
     acknowledged: dict[int, str] = {}
     for number in range(8):
         child = subprocess.Popen(
-            [sys.executable, "-c", _CRASHING, str(tmp_path), str(number * 100_000)],
+            [sys.executable, "-c", _CRASHING, str(place()), str(number * 100_000)],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -277,7 +278,7 @@ def test_crash_01_every_acknowledged_memory_survives_a_kill(tmp_path: Path) -> N
         child.stdout.close()
         child.wait()
     assert len(acknowledged) > 20
-    with Memory(tmp_path, embedder=HashEmbedder()) as memory:
+    with Memory(place(), embedder=HashEmbedder()) as memory:
         assert memory.flush(120)
         stored = {m.id for m in memory.list(user_id="u_cr", states=None, limit=10_000)}
         assert set(acknowledged.values()) <= stored
@@ -288,9 +289,9 @@ def test_crash_01_every_acknowledged_memory_survives_a_kill(tmp_path: Path) -> N
                 assert found[0].content.endswith(f"CR-{i}")
 
 
-def test_uni_02_lone_surrogates_harm_nothing(tmp_path: Path) -> None:
+def test_uni_02_lone_surrogates_harm_nothing(place: Places, tmp_path: Path) -> None:
     texts = ["ok \ud83d cut", "\udc8f start", "good \ud83c\udf78 pair", "fine"]
-    with Memory(tmp_path, embedder=HashEmbedder()) as memory:
+    with Memory(place(), embedder=HashEmbedder()) as memory:
         receipt = memory.add(
             texts, user_id="u_sur", metadata={"tag \udcff": "in \udcff metadata"}, wait=True
         )
@@ -311,7 +312,7 @@ def test_uni_02_lone_surrogates_harm_nothing(tmp_path: Path) -> None:
             memory.get("\ud83d", user_id="u_sur")
 
 
-def test_imp_01_an_old_chat_keeps_its_own_times(tmp_path: Path) -> None:
+def test_imp_01_an_old_chat_keeps_its_own_times(place: Places) -> None:
     """The event's own date ("明天") is read by the time rules, which are not part of writing."""
     turns = [
         {
@@ -321,7 +322,7 @@ def test_imp_01_an_old_chat_keeps_its_own_times(tmp_path: Path) -> None:
         },
         {"role": "user", "content": "打算明天去取快递。", "timestamp": "2024-07-03T23:30:00+08:00"},
     ]
-    with Memory(tmp_path, embedder="none") as memory:
+    with Memory(place(), embedder="none") as memory:
         for _ in range(2):
             memory.add(
                 turns, user_id="u_imp", idempotency_key="old-chat", time_zone="Asia/Shanghai"

@@ -1,13 +1,11 @@
-"""The store's conformance suite, on each store there is.
+"""What only the SQLite store has: its queue of writers, pragmas, migrations and locks.
 
-Another store is added as one more maker in `MAKERS`. Below the suites stand the few tests that
-look inside the SQLite one.
+The suites that every store passes are in `test_stores.py`.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,103 +15,7 @@ from scrubjay.backends.sqlite import SqliteStore
 from scrubjay.backends.sqlite.connection import Database, _Call
 from scrubjay.backends.sqlite.migrate import migrate, newest, statements, steps
 from scrubjay.guard.crypt import PlainCodec
-from scrubjay.ports import Store
-from scrubjay.testing.conformance import store as suite
 from scrubjay.testing.conformance.build import write
-
-Maker = Callable[[Path], Store]
-
-
-def _sqlite(directory: Path) -> Store:
-    return SqliteStore(directory / "store", PlainCodec(), write_timeout_s=4.0)
-
-
-MAKERS = {"sqlite": _sqlite}
-
-
-class Brings:
-    """The fixtures of the suites."""
-
-    @pytest.fixture(params=MAKERS)
-    def make(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
-        opened: list[Store] = []
-
-        def make() -> Store:
-            opened.append(MAKERS[request.param](tmp_path))
-            return opened[-1]
-
-        yield make
-        for store in opened:
-            store.close()
-
-    @pytest.fixture
-    def store(self, make: Callable[[], Store]) -> Store:
-        return make()
-
-    @pytest.fixture
-    def reopen(self, store: Store, make: Callable[[], Store]) -> Callable[[], Store]:
-        del store
-        return make
-
-    @pytest.fixture
-    def stored_bytes(self, tmp_path: Path) -> Callable[[], bytes]:
-        return lambda: b"".join(
-            file.read_bytes() for file in sorted((tmp_path / "store").rglob("*")) if file.is_file()
-        )
-
-
-class TestJournal(Brings, suite.StoreJournal): ...
-
-
-class TestDedup(Brings, suite.StoreDedup): ...
-
-
-class TestRequests(Brings, suite.StoreRequests): ...
-
-
-class TestVersions(Brings, suite.StoreVersions): ...
-
-
-class TestScope(Brings, suite.StoreScope): ...
-
-
-class TestSnapshot(Brings, suite.StoreSnapshot): ...
-
-
-class TestCriteria(Brings, suite.StoreCriteria): ...
-
-
-class TestErase(Brings, suite.StoreErase): ...
-
-
-class TestJobs(Brings, suite.StoreJobs): ...
-
-
-class TestSegments(Brings, suite.StoreSegments): ...
-
-
-class TestModels(Brings, suite.StoreModels): ...
-
-
-class TestImport(Brings, suite.StoreImport): ...
-
-
-class TestBackup(Brings, suite.StoreBackup): ...
-
-
-class TestUpkeep(Brings, suite.StoreUpkeep): ...
-
-
-def test_every_suite_is_run() -> None:
-    """A suite that is added to the package is run here too."""
-    named = {name for name in suite.__all__ if name != "StoreSuite"}
-    run = {
-        base.__name__
-        for value in globals().values()
-        if isinstance(value, type)
-        for base in value.__mro__
-    }
-    assert named <= run
 
 
 def test_a_full_queue_forgets_no_call(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 
 from scrubjay import Memory
-from scrubjay.backends.sqlite import journal, segments
+from scrubjay.backends.sql import journal
 from scrubjay.index import compact
 from scrubjay.settings import load
 from scrubjay.testing.fakes import HashEmbedder
@@ -39,15 +39,16 @@ def text_of(number: int) -> str:
 
 def make_busy() -> None:
     """Seal after eight rows, let leases run out after half a second."""
-    journal.SEAL_AT = segments.SEAL_AT = 8
+    journal.SEAL_AT = 8
     compact.SMALLEST = 8
     scrubjay.worker.LEASE_S = 0.5
 
 
-def open_store(path: str) -> Memory:
+def open_store(where: str) -> Memory:
+    """A directory's or a URL's."""
     synchronous = os.environ.get("CHILD_SYNCHRONOUS", "FULL")
     settings = load(embedder="none", synchronous=synchronous)
-    return Memory(path, settings=settings, embedder=HashEmbedder(64))
+    return Memory(where, settings=settings, embedder=HashEmbedder(64))
 
 
 def add(memory: Memory, first: int, threads: int) -> None:
@@ -100,10 +101,43 @@ def bring_in(memory: Memory, file: str) -> None:
     say("end")
 
 
+def race(memory: Memory, me: str, count: int) -> None:
+    """Write for the same users as others do, in the others' order and against it."""
+    chance = random.Random(me)
+    for number in range(count):
+        users = ["ada", "lin", "bo"] if int(me) % 2 else ["bo", "lin", "ada"]
+        for user in users:
+            texts = [
+                f"writer {me} says w{me}n{number}p{part}z" for part in range(chance.randint(1, 3))
+            ]
+            ids = memory.add(texts, user_id=user, session_id=f"w{me}").ids
+            say("ack", user, *ids)
+            if number % 10 == 9:
+                memory.update(ids[0], f"writer {me} says u{me}n{number}z instead", user_id=user)
+            if number % 10 == 4:
+                memory.delete(ids[-1], user_id=user)
+                say("gone", user, ids[-1])
+        memory.add(f"writer {me} tells all w{me}n{number}z", user_id=me, visibility="common")
+        if number % 10 == 7:
+            memory.forget(user_id="guest")
+            memory.add([f"guest {me} {number}"] * 2, user_id="guest")
+    say("end")
+
+
+def work(memory: Memory) -> None:
+    """Do everyone's background work until the other end of the pipe closes."""
+    stop = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
+    while not stop.is_set():
+        memory.flush(1)
+        stop.wait(0.02)
+    memory.close()
+
+
 def main() -> None:
-    what, path, *rest = sys.argv[1:]
+    what, where, *rest = sys.argv[1:]
     make_busy()
-    memory = open_store(path)
+    memory = open_store(where)
     say("ready")
     if what == "add":
         add(memory, int(rest[0]), int(rest[1]))
@@ -114,6 +148,11 @@ def main() -> None:
         memory.close()
     elif what == "mixed":
         mixed(memory, int(rest[0]), int(rest[1]))
+    elif what == "race":
+        race(memory, rest[0], int(rest[1]))
+        memory.close()
+    elif what == "work":
+        work(memory)
     elif what == "import":
         bring_in(memory, rest[0])
     else:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from places import Where
 from scrubjay import Erasure, Memory, Receipt, errors
 from scrubjay.index.words import query_terms
 from scrubjay.model import PartitionKey
@@ -25,7 +26,7 @@ from scrubjay.testing.fakes import HashEmbedder
 CHILD = Path(__file__).with_name("child.py")
 USER = "ada"
 LEASE_S = 0.5
-Repeat = Callable[[int], int]
+Repeat = Callable[..., int]
 Open = Callable[..., Memory]
 
 
@@ -94,8 +95,8 @@ def run_child(
     return child.returncode, b"".join(said).decode()
 
 
-def reopened(path: Path) -> Memory:
-    return Memory(path, settings=load(embedder="none"), embedder=HashEmbedder(64))
+def reopened(where: Where) -> Memory:
+    return Memory(where, settings=load(embedder="none"), embedder=HashEmbedder(64))
 
 
 def flushed(memory: Memory) -> None:
@@ -133,14 +134,6 @@ KEY = PartitionKey("default", "user:ada")
 NAME = "Wolpertinger"
 """The planted word; nothing else of a store has it."""
 HOWS = ("memory", "session", "turn", "before", "user")
-
-
-def every_byte(directory: Path) -> bytes:
-    return b"".join(
-        b"\n" + str(file.name).encode() + b"\n" + file.read_bytes()
-        for file in sorted(directory.rglob("*"))
-        if file.is_file()
-    )
 
 
 def traces(data: bytes, word: str = NAME) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from places import Places
 from scrubjay import AsyncMemory, Memory, errors
 from scrubjay.testing.fakes import HashEmbedder
 
@@ -36,11 +37,11 @@ def test_the_same_signature(name: str) -> None:
         assert not inspect.iscoroutinefunction(one)
 
 
-def test_a_whole_life(tmp_path: Path) -> None:
+def test_a_whole_life(place: Places, tmp_path: Path) -> None:
     """Every verb, once, as an async program would use it."""
 
     async def main() -> None:
-        async with AsyncMemory(tmp_path / "store", embedder=HashEmbedder()) as memory:
+        async with AsyncMemory(place(), embedder=HashEmbedder()) as memory:
             receipt = await memory.add("Mira has the spare key", user_id="ada", wait=True)
             assert receipt.memories[0].content == "Mira has the spare key"
             found = await memory.search("spare key", user_id="ada")
@@ -68,7 +69,7 @@ def test_a_whole_life(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_the_loop_is_not_held_up(tmp_path: Path) -> None:
+def test_the_loop_is_not_held_up(place: Places) -> None:
     """While a verb works, other tasks go on."""
 
     class Slow(HashEmbedder):
@@ -87,7 +88,7 @@ def test_the_loop_is_not_held_up(tmp_path: Path) -> None:
                 await asyncio.sleep(0.005)
                 ticks += 1
 
-        async with AsyncMemory(tmp_path / "store", embedder=Slow()) as memory:
+        async with AsyncMemory(place(), embedder=Slow()) as memory:
             ticking = asyncio.create_task(tick())
             await memory.add("one", user_id="ada", wait=True)
             await asyncio.gather(*(memory.search(f"q{n}", user_id="ada") for n in range(4)))
@@ -97,11 +98,11 @@ def test_the_loop_is_not_held_up(tmp_path: Path) -> None:
     assert asyncio.run(main()) > 20
 
 
-def test_a_cancelled_call_harms_nothing(tmp_path: Path) -> None:
+def test_a_cancelled_call_harms_nothing(place: Places) -> None:
     """It may or may not have been done; the memory works on."""
 
     async def main() -> None:
-        async with AsyncMemory(tmp_path / "store", embedder="none") as memory:
+        async with AsyncMemory(place(), embedder="none") as memory:
             for number in range(20):
                 task = asyncio.create_task(memory.add(f"thing {number}", user_id="ada"))
                 await asyncio.sleep(0)

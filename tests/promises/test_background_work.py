@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from datetime import UTC, datetime
 
 import pytest
 from promise_helpers import USER, Open, assert_found, contents, flushed, text_of
 
+from places import Places
 from scrubjay import errors
 from scrubjay.ports import Store
 from scrubjay.testing.fakes import HashEmbedder
@@ -71,7 +71,7 @@ def test_a_refused_text_holds_up_no_other(open_memory: Open) -> None:
     assert_found(memory, [12, 14])
 
 
-def test_a_stubborn_store_kills_no_worker(open_memory: Open) -> None:
+def test_a_stubborn_store_kills_no_worker(open_memory: Open, place: Places) -> None:
     """Errors of the store in the background are tried again, and no thread dies of them."""
     memory = open_memory(embedder=HashEmbedder(64))
     faulty: Store = FaultyStore(  # type: ignore[assignment]
@@ -82,9 +82,7 @@ def test_a_stubborn_store_kills_no_worker(open_memory: Open) -> None:
         memory.add(text_of(number), user_id=USER)
     time.sleep(1)
     memory._parts.background._store = memory._parts.store  # type: ignore[attr-defined]
-    with sqlite3.connect(memory._parts.store.path) as connection:  # type: ignore[attr-defined]
-        connection.execute("UPDATE jobs SET lease_until = 0")
-    connection.close()
+    place.change("UPDATE jobs SET lease_until = 0")
     flushed(memory)
     assert memory.stats(user_id=USER)["vectors"] == 20
 

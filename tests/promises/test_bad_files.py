@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from places import Places
 from scrubjay import Memory, errors
 from scrubjay.testing.fakes import HashEmbedder
 
@@ -22,6 +23,7 @@ Open = Callable[..., Memory]
 USER = "ada"
 PRIVATE = "Zwiebelkuchen"
 """Stands for what may be private: no error may repeat it."""
+ITS_FILES = pytest.mark.embedded_only("what a damaged file does; a server checks its own")
 UNKNOWN = "00000000-0000-7000-8000-000000000000"
 
 
@@ -73,6 +75,7 @@ def _use_everything(path: Path, tmp_path: Path) -> list[errors.ScrubjayError]:
     return caught
 
 
+@ITS_FILES
 @pytest.mark.parametrize("damage", ["garbage", "text", "half", "header", "tail cut"])
 def test_a_damaged_database(open_memory: Open, tmp_path: Path, damage: str) -> None:
     """StoreDamaged that says what to do; the file is left as it is."""
@@ -98,6 +101,7 @@ def test_a_damaged_database(open_memory: Open, tmp_path: Path, damage: str) -> N
         assert file.read_bytes() == broken
 
 
+@ITS_FILES
 @pytest.mark.parametrize("seed", range(8))
 def test_flipped_bytes(open_memory: Open, tmp_path: Path, seed: int) -> None:
     """Anywhere in the file: an error of ours, a found problem, or no harm; never another error."""
@@ -121,6 +125,7 @@ def test_flipped_bytes(open_memory: Open, tmp_path: Path, seed: int) -> None:
         shutil.rmtree(copy)
 
 
+@ITS_FILES
 def test_a_truncated_log_loses_only_what_it_held(open_memory: Open, tmp_path: Path) -> None:
     """The file itself stays sound."""
     memory = open_memory()
@@ -131,20 +136,15 @@ def test_a_truncated_log_loses_only_what_it_held(open_memory: Open, tmp_path: Pa
     log = tmp_path / "copy" / "scrubjay.db-wal"
     log.write_bytes(log.read_bytes()[:-1_000])
     (tmp_path / "copy" / "scrubjay.db-shm").unlink()
-    with open_memory(tmp_path / "copy") as copy:
+    with open_memory("copy") as copy:
         assert [r.content for r in copy.list(user_id=USER)] == ["in the file"]
         assert copy.doctor().sound
 
 
-def test_a_damaged_segment_is_built_anew(open_memory: Open, tmp_path: Path) -> None:
+def test_a_damaged_segment_is_built_anew(open_memory: Open, place: Places) -> None:
     """It says so, and `reindex` mends it: the rows are the truth."""
     _filled(open_memory)
-    with sqlite3.connect(tmp_path / "store" / "scrubjay.db") as connection:
-        changed = connection.execute(
-            "UPDATE segments SET blob = substr(blob, 1, 200) WHERE kind = 'words'"
-        ).rowcount
-        assert changed
-    connection.close()
+    assert place.change("UPDATE segments SET blob = substr(blob, 1, 200) WHERE kind = 'words'")
     with open_memory(embedder=HashEmbedder(32)) as memory:
         with pytest.raises(errors.StoreDamaged, match="reindex"):
             memory.search("line 500", user_id=USER)
@@ -155,12 +155,10 @@ def test_a_damaged_segment_is_built_anew(open_memory: Open, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["words", "vectors"])
-def test_doctor_mends_lost_segments(open_memory: Open, tmp_path: Path, kind: str) -> None:
+def test_doctor_mends_lost_segments(open_memory: Open, place: Places, kind: str) -> None:
     """It notices that some are missing, and puts them back."""
     _filled(open_memory)
-    with sqlite3.connect(tmp_path / "store" / "scrubjay.db") as connection:
-        assert connection.execute("DELETE FROM segments WHERE kind = ?", (kind,)).rowcount
-    connection.close()
+    assert place.change("DELETE FROM segments WHERE kind = ?", (kind,))
     with open_memory(embedder=HashEmbedder(32)) as memory:
         assert not memory.doctor().sound
         assert memory.doctor(repair=True).repaired
@@ -172,6 +170,7 @@ def test_doctor_mends_lost_segments(open_memory: Open, tmp_path: Path, kind: str
         assert min(hit.explanation["words"], hit.explanation["meaning"]) > 0.9
 
 
+@ITS_FILES
 def test_a_newer_schema(open_memory: Open, tmp_path: Path) -> None:
     """SchemaTooNew says to upgrade, and changes nothing."""
     _filled(open_memory)
@@ -185,6 +184,7 @@ def test_a_newer_schema(open_memory: Open, tmp_path: Path) -> None:
     assert file.read_bytes() == before
 
 
+@ITS_FILES
 def test_a_foreign_database(open_memory: Open, tmp_path: Path) -> None:
     """Someone else's SQLite file of that name is refused and not touched."""
     (tmp_path / "store").mkdir()
@@ -200,6 +200,7 @@ def test_a_foreign_database(open_memory: Open, tmp_path: Path) -> None:
     assert file.read_bytes() == before
 
 
+@ITS_FILES
 def test_a_file_where_the_directory_should_be(open_memory: Open, tmp_path: Path) -> None:
     """And a directory where the file should be, and a parent that is a file."""
     (tmp_path / "file").write_text("hello")
@@ -264,7 +265,7 @@ def test_forged_rows(
     row[field] = value
     lines[number] = json.dumps(row)
     (tmp_path / "f").write_text(_signed(lines), "utf-8")
-    with open_memory(tmp_path / "fresh") as fresh:
+    with open_memory("fresh") as fresh:
         with pytest.raises(errors.ImportFailed) as caught:
             fresh.import_(tmp_path / "f", user_id=USER)
         assert PRIVATE not in str(caught.value)
@@ -291,7 +292,7 @@ def test_broken_files(memory: Memory, open_memory: Open, tmp_path: Path, how: st
     }  # fmt: skip
     data = broken[how]
     (tmp_path / "f").write_bytes(data if isinstance(data, bytes) else data.encode())
-    with open_memory(tmp_path / "fresh") as fresh:
+    with open_memory("fresh") as fresh:
         if how == "bom":  # an editor may put one there; it may be read or refused
             try:
                 fresh.import_(tmp_path / "f", user_id=USER)

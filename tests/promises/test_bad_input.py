@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from places import Places
 from scrubjay import Memory, RecallPolicy, errors
 from scrubjay.settings import load
 
@@ -340,7 +341,7 @@ def test_unknown_ids(memory: Memory, unknown: str) -> None:
         assert_refused(memory, call, errors.NotFound)
 
 
-@pytest.mark.parametrize("path", [5, "", "  ", None.__class__, "postgres://user:pw@host/db", Odd()],
+@pytest.mark.parametrize("path", [5, "", "  ", None.__class__, "mysql://user:pw@host/db", Odd()],
                          ids=str)  # fmt: skip
 def test_paths(path: Any) -> None:
     with pytest.raises(errors.InvalidInput) as caught:
@@ -348,11 +349,11 @@ def test_paths(path: Any) -> None:
     assert "pw" not in str(caught.value)
 
 
-def test_settings_and_embedders(tmp_path: Path) -> None:
+def test_settings_and_embedders(place: Places) -> None:
     for options in ({"settings": 5}, {"settings": {"tenant": "x"}}, {"embedder": 5},
                     {"embedder": Odd()}, {"clock": 5}):  # fmt: skip
         with pytest.raises((errors.InvalidInput, errors.SettingsError)):
-            Memory(tmp_path / "store", **{"embedder": "none", **options}).close()
+            Memory(place(), **{"embedder": "none", **options}).close()
 
 
 # -- repairs, which are noted ---------------------------------------------------------------

@@ -17,12 +17,12 @@ from promise_helpers import (
     USER,
     Open,
     assert_gone,
-    every_byte,
     forget,
     plant,
     traces,
 )
 
+from places import Places
 from scrubjay import errors
 from scrubjay.index import compact
 from scrubjay.index.segments import read_vectors, read_words
@@ -33,7 +33,12 @@ from scrubjay.testing.fakes import HashEmbedder
 @pytest.mark.parametrize("layout", ["tail", "sealed", "merged"])
 @pytest.mark.parametrize("how", HOWS)
 def test_it_is_gone(
-    open_memory: Open, tmp_path: Path, how: str, layout: str, monkeypatch: pytest.MonkeyPatch
+    open_memory: Open,
+    place: Places,
+    tmp_path: Path,
+    how: str,
+    layout: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """From every verb, from every byte on disk, and from RAM."""
     monkeypatch.setattr(compact, "SMALLEST", 4)
@@ -43,12 +48,12 @@ def test_it_is_gone(
     if layout != "tail":
         compact.seal(memory._parts.store, KEY, everything=layout == "merged")
     assert memory.search(NAME, user_id=USER)[0].id == receipt.ids[0]
-    assert traces(every_byte(tmp_path / "store"))
+    assert traces(place.every_byte())
     erasure = forget(memory, how, receipt)
     assert erasure.complete
     assert receipt.ids[0] in erasure.memory_ids
     assert erasure.notes == ()
-    assert traces(every_byte(tmp_path / "store")) == []
+    assert traces(place.every_byte()) == []
     assert_gone(memory, receipt, tmp_path)
     left = 0 if how == "user" else 60
     assert memory.list(user_id=USER).total == left
@@ -57,7 +62,7 @@ def test_it_is_gone(
     memory.close()
     with open_memory(embedder=HashEmbedder(64)) as again:
         assert_gone(again, receipt, tmp_path)
-    assert traces(every_byte(tmp_path / "store")) == []
+    assert traces(place.every_byte()) == []
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -123,7 +128,7 @@ def test_the_key_can_be_used_again(open_memory: Open, how: str) -> None:
     assert memory.search(NAME, user_id=USER)[0].id == again.ids[0]
 
 
-def test_every_version_goes(open_memory: Open, tmp_path: Path) -> None:
+def test_every_version_goes(open_memory: Open, place: Places) -> None:
     """Named by any of them; also those that said it before an update took it out."""
     memory = open_memory()
     for named in range(3):
@@ -137,11 +142,11 @@ def test_every_version_goes(open_memory: Open, tmp_path: Path) -> None:
             with pytest.raises(errors.NotFound):
                 memory.get(memory_id, user_id=USER)
     assert memory.stats(user_id=USER)["turns"] == 0
-    assert traces(every_byte(tmp_path / "store")) == []
+    assert traces(place.every_byte()) == []
     assert memory.doctor().problems == ()
 
 
-def test_the_rest_of_a_turn_stays(open_memory: Open, tmp_path: Path) -> None:
+def test_the_rest_of_a_turn_stays(open_memory: Open, place: Places, tmp_path: Path) -> None:
     """One segment of a long turn goes, also from the raw turn; the others stay to the letter."""
     memory = open_memory()
     parts = [f"Paragraph {n} is about {'tea ' * 80}." for n in range(8)]
@@ -154,13 +159,13 @@ def test_the_rest_of_a_turn_stays(open_memory: Open, tmp_path: Path) -> None:
     kept = {i: memory.get(i, user_id=USER).content for i in receipt.ids if i != target}
     memory.delete(target, user_id=USER)
     assert {i: memory.get(i, user_id=USER).content for i in kept} == kept
-    assert traces(every_byte(tmp_path / "store")) == []
+    assert traces(place.every_byte()) == []
     memory.export(tmp_path / "e.jsonl", user_id=USER)
     text = (tmp_path / "e.jsonl").read_text("utf-8")
     assert NAME not in text
     assert "Paragraph 5 is about" in text
     # An import of that export elsewhere works, with what is left.
-    with open_memory(tmp_path / "fresh") as fresh:
+    with open_memory("fresh") as fresh:
         fresh.import_(tmp_path / "e.jsonl", user_id=USER)
         assert fresh.list(user_id=USER).total == len(kept)
 
@@ -181,7 +186,7 @@ def test_a_repetition_elsewhere_is_not_taken_along(open_memory: Open) -> None:
     assert memory.doctor().problems == ()
 
 
-def test_all_agents_of_a_user_go(open_memory: Open, tmp_path: Path) -> None:
+def test_all_agents_of_a_user_go(open_memory: Open, place: Places) -> None:
     """With the user alone, what is private to any agent goes along; with an agent, only its own."""
     memory = open_memory()
     for agent in ("a", "b"):
@@ -194,21 +199,21 @@ def test_all_agents_of_a_user_go(open_memory: Open, tmp_path: Path) -> None:
     erasure = memory.forget(user_id=USER)
     assert erasure.complete
     assert memory.list(user_id=USER, agent_id="b").total == 1
-    assert traces(every_byte(tmp_path / "store")) == []
-    assert b"user:ada" not in every_byte(tmp_path / "store")
+    assert traces(place.every_byte()) == []
+    assert b"user:ada" not in place.every_byte()
 
 
-def test_names_of_sessions_go_too(open_memory: Open, tmp_path: Path) -> None:
+def test_names_of_sessions_go_too(open_memory: Open, place: Places) -> None:
     """Ids may say who someone is; those of what is forgotten whole are gone from the disk."""
     memory = open_memory()
     memory.add("a note", user_id="Wolpertinger@example.org", session_id=f"s-{NAME}",
                agent_id=f"a-{NAME}", namespace=f"n-{NAME}", metadata={NAME: NAME})  # fmt: skip
     memory.add("a note", user_id="other")
     memory.forget(user_id="Wolpertinger@example.org")
-    assert traces(every_byte(tmp_path / "store")) == []
+    assert traces(place.every_byte()) == []
 
 
-def test_bytes_under_churn(open_memory: Open, tmp_path: Path) -> None:
+def test_bytes_under_churn(open_memory: Open, place: Places) -> None:
     """Pages that were split, merged and moved leave no copies behind."""
     memory = open_memory(embedder=HashEmbedder(32))
     chance = random.Random(11)
@@ -230,13 +235,14 @@ def test_bytes_under_churn(open_memory: Open, tmp_path: Path) -> None:
         planted = planted[len(planted) // 2 :]
     for memory_id in planted:
         memory.delete(memory_id, user_id=USER)
-    assert traces(every_byte(tmp_path / "store")) == []
+    assert traces(place.every_byte()) == []
     memory.flush(30)
-    assert traces(every_byte(tmp_path / "store")) == []
+    assert traces(place.every_byte()) == []
     assert memory.doctor().problems == ()
 
 
-def test_a_reader_in_the_way_is_named(open_memory: Open, tmp_path: Path) -> None:
+@pytest.mark.embedded_only("on a server no reader keeps the rows of others")
+def test_a_reader_in_the_way_is_named(open_memory: Open, place: Places) -> None:
     """While someone still reads the old state, the receipt says that the log holds old pages."""
     from scrubjay.settings import load
 
@@ -249,10 +255,10 @@ def test_a_reader_in_the_way_is_named(open_memory: Open, tmp_path: Path) -> None
         assert erasure.notes
     memory.add("the next write", user_id=USER)
     deadline = time.monotonic() + 10
-    while traces(every_byte(tmp_path / "store")) and time.monotonic() < deadline:
+    while traces(place.every_byte()) and time.monotonic() < deadline:
         memory.flush(1)
         time.sleep(0.2)
-    assert traces(every_byte(tmp_path / "store")) == [], "the old pages stay in the log"
+    assert traces(place.every_byte()) == [], "the old pages stay in the log"
 
 
 def test_forgetting_nothing(open_memory: Open) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
@@ -18,12 +19,12 @@ from promise_helpers import (
     USER,
     Open,
     assert_gone,
-    every_byte,
     forget,
     plant,
     traces,
 )
 
+from places import Places
 from scrubjay import errors
 from scrubjay.index import compact
 from scrubjay.testing.fakes import HashEmbedder
@@ -31,7 +32,9 @@ from scrubjay.testing.faults import SimulatedClock
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_an_older_export_brings_nothing_back(open_memory: Open, tmp_path: Path, how: str) -> None:
+def test_an_older_export_brings_nothing_back(
+    open_memory: Open, place: Places, tmp_path: Path, how: str
+) -> None:
     """What was forgotten is skipped: turns too."""
     memory = open_memory()
     receipt = plant(memory)
@@ -40,7 +43,7 @@ def test_an_older_export_brings_nothing_back(open_memory: Open, tmp_path: Path, 
     outcome = memory.import_(tmp_path / "e.jsonl", user_id=USER)
     assert outcome["written"] == 0
     assert_gone(memory, receipt, tmp_path)
-    assert traces(every_byte(tmp_path / "store")) == []
+    assert traces(place.every_byte()) == []
     assert memory.doctor().problems == ()
 
 
@@ -63,12 +66,14 @@ def test_no_clock_brings_it_back(open_memory: Open, tmp_path: Path, days: int) -
     memory.export(tmp_path / "new.jsonl", user_id=USER)
     memory.import_(tmp_path / "new.jsonl", user_id=USER)
     assert [r.content for r in memory.list(user_id=USER)] == ["a new beginning"]
-    with open_memory(tmp_path / "fresh", clock=clock) as fresh:
+    with open_memory("fresh", clock=clock) as fresh:
         assert fresh.import_(tmp_path / "new.jsonl", user_id=USER)["written"] == 2
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_restored_backup_brings_nothing_back(open_memory: Open, tmp_path: Path, how: str) -> None:
+def test_a_restored_backup_brings_nothing_back(
+    open_memory: Open, place: Places, tmp_path: Path, how: str
+) -> None:
     """It is forgotten again, in the same step."""
     memory = open_memory(embedder=HashEmbedder(64))
     receipt = plant(memory)
@@ -79,7 +84,7 @@ def test_a_restored_backup_brings_nothing_back(open_memory: Open, tmp_path: Path
     left_out = memory.restore(tmp_path / "b")
     assert left_out >= 1
     assert_gone(memory, receipt, tmp_path)
-    assert traces(every_byte(tmp_path / "store")) == []
+    assert traces(place.every_byte()) == []
     assert memory.list(user_id=USER).total == (0 if how == "user" else 60)
     assert memory.doctor().problems == ()
 
@@ -111,11 +116,9 @@ def test_a_restore_is_one_step_for_other_readers(open_memory: Open, tmp_path: Pa
 
 
 def test_a_failed_restore_changes_nothing(
-    open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_memory: Open, place: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when it fails in the middle, where what was forgotten is forgotten again."""
-    from scrubjay.backends.sqlite import backup
-
     memory = open_memory()
     receipt = plant(memory)
     memory.backup(tmp_path / "b")
@@ -125,7 +128,8 @@ def test_a_failed_restore_changes_nothing(
     def broken(*_: object, **__: object) -> int:
         raise errors.StoreFull("no space left; free some")
 
-    monkeypatch.setattr(backup, "forget_again", broken)
+    module = import_module(f"scrubjay.backends.{place.kind}.backup")
+    monkeypatch.setattr(module, "forget_again", broken)
     with pytest.raises(errors.StoreFull):
         memory.restore(tmp_path / "b")
     assert_gone(memory, receipt, tmp_path)
@@ -133,6 +137,7 @@ def test_a_failed_restore_changes_nothing(
     assert memory.doctor().problems == ()
 
 
+@pytest.mark.embedded_only("its backup is a store of its own kind, with a number to change")
 def test_a_backup_of_a_newer_schema_changes_nothing(open_memory: Open, tmp_path: Path) -> None:
     """SchemaTooNew, and the store is as it was."""
     import sqlite3
@@ -167,7 +172,9 @@ class Gate(HashEmbedder):
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_late_vectors_bring_nothing_back(open_memory: Open, tmp_path: Path, how: str) -> None:
+def test_late_vectors_bring_nothing_back(
+    open_memory: Open, place: Places, tmp_path: Path, how: str
+) -> None:
     """A job that had read the text when it was forgotten finds nothing to write to."""
     gate = Gate(NAME)
     memory = open_memory(embedder=gate)
@@ -179,7 +186,7 @@ def test_late_vectors_bring_nothing_back(open_memory: Open, tmp_path: Path, how:
     gate.go.set()
     memory.flush(30)
     assert_gone(memory, receipt, tmp_path)
-    assert traces(every_byte(tmp_path / "store")) == []
+    assert traces(place.every_byte()) == []
     stats = memory.stats(user_id=USER)
     assert stats["vectors"] == stats["memories"]
     alone = {"vector_weight": 1.0, "before_weight": 0.0, "after_weight": 0.0}
@@ -192,7 +199,7 @@ def test_late_vectors_bring_nothing_back(open_memory: Open, tmp_path: Path, how:
 
 
 def test_a_late_seal_brings_nothing_back(
-    open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_memory: Open, place: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A segment built before the forgetting is not put in place after it."""
     memory = open_memory()
@@ -210,7 +217,7 @@ def test_a_late_seal_brings_nothing_back(
             forget(memory, how, receipt)
         assert not store.seal(KEY, segment)
     assert_gone(memory, receipt, tmp_path)
-    assert traces(every_byte(tmp_path / "store")) == []
+    assert traces(place.every_byte()) == []
 
 
 def test_a_renamed_import_stays_forgotten(open_memory: Open, tmp_path: Path) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import subprocess
 import sys
 import textwrap
 import threading
-from pathlib import Path
 
 import pytest
 from promise_helpers import CHILD, USER, Open, assert_found, contents, flushed, reopened, text_of
 
+from places import Places
 from scrubjay import AsyncMemory
 from scrubjay.testing.fakes import HashEmbedder
 
@@ -95,9 +96,8 @@ def test_one_key_from_64_threads(open_memory: Open) -> None:
     assert memory.stats(user_id=USER)["turns"] == 1
 
 
-def test_two_processes_add_for_one_user(tmp_path: Path) -> None:
+def test_two_processes_add_for_one_user(place: Places) -> None:
     """Both to the end, none lost, none doubled, all found by meaning."""
-    store = tmp_path / "store"
     script = textwrap.dedent("""
         import sys
         sys.path.insert(0, sys.argv[1])
@@ -108,17 +108,92 @@ def test_two_processes_add_for_one_user(tmp_path: Path) -> None:
                 memory.add(child.text_of(number), user_id="ada", session_id="shared")
             memory.flush()
     """)
-    command = [sys.executable, "-c", script, str(CHILD.parent), str(store)]
+    command = [sys.executable, "-c", script, str(CHILD.parent), str(place())]
     children = [
         subprocess.Popen([*command, str(first)], stderr=subprocess.PIPE) for first in (0, 300)
     ]
     errors_said = [child.communicate(timeout=120)[1].decode() for child in children]
     assert [child.returncode for child in children] == [0, 0], errors_said
-    with reopened(store) as memory:
+    with reopened(place()) as memory:
         assert sorted(contents(memory)) == sorted(text_of(n) for n in range(600))
         flushed(memory)
         assert_found(memory, random.Random(2).sample(range(600), 40))
         assert memory.stats(user_id=USER)["vectors"] == 600
+        assert memory.doctor().problems == ()
+
+
+def test_two_workers_and_four_writers_race(place: Places) -> None:
+    """Processes that write for the same users in opposite orders, and others that embed and seal:
+    no call fails, what each writer was told is there in its order, and all of it is embedded."""
+    where = str(place())
+    reopened(where).close()  # the store is there before they start
+    command = [sys.executable, str(CHILD)]
+    pipe = subprocess.PIPE
+    workers = [
+        subprocess.Popen([*command, "work", where], stdin=pipe, stdout=pipe, stderr=pipe)
+        for _ in range(2)
+    ]
+    env = {**os.environ, "SCRUBJAY_BACKGROUND": "false"}
+    writers = [
+        subprocess.Popen([*command, "race", where, str(n), "40"], stdout=pipe, stderr=pipe, env=env)
+        for n in range(4)
+    ]
+    said = [writer.communicate(timeout=300) for writer in writers]
+    told = [worker.communicate(timeout=120)[1].decode() for worker in workers]
+    assert [p.returncode for p in writers] == [0] * 4, [err.decode()[-2_000:] for _, err in said]
+    assert [p.returncode for p in workers] == [0] * 2, told
+    with reopened(where) as memory:
+        flushed(memory)
+        for writer, (out, _) in enumerate(said):
+            lines = [line.split() for line in out.decode().splitlines()]
+            assert lines[-1] == ["end"]
+            for user in ("ada", "lin", "bo"):
+                gone = {line[2] for line in lines if line[:2] == ["gone", user]}
+                acked = [i for line in lines if line[:2] == ["ack", user] for i in line[2:]]
+                there = memory.list(user_id=user, session_id=f"w{writer}", states=None, limit=1_000)
+                first = [r.id for r in reversed(there.items) if r.version == 1]
+                assert first == [i for i in acked if i not in gone]
+        stats = memory.stats()
+        assert stats["vectors"] == stats["memories"] > 1_000
+        assert stats["jobs_by_state"]["dead"] == 0
+        assert memory.doctor().problems == ()
+
+
+@pytest.mark.parametrize("how", ["threads", "processes"])
+def test_many_open_an_empty_place_at_once(place: Places, how: str) -> None:
+    """One of them makes the store, the others wait for it; all of them write."""
+    count = 8 if how == "threads" else 4
+    where = place.empty()
+    if how == "processes":
+        command = [sys.executable, str(CHILD), "one", str(where), "3"]
+        children = [
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for _ in range(count)
+        ]
+        outcomes = [child.communicate(timeout=120) for child in children]
+        assert all(child.returncode == 0 for child in children), outcomes
+    else:
+        start = threading.Barrier(count)
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            start.wait()
+            try:
+                with reopened(where) as memory:
+                    for number in range(3):
+                        memory.add(text_of(number), user_id=USER)
+            except BaseException as exc:  # noqa: BLE001 - handed to the test
+                failures.append(exc)
+
+        threads = [threading.Thread(target=work) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures, failures[0]
+    with reopened(place()) as memory:
+        assert sorted(contents(memory)) == [text_of(n) for n in range(3)]
+        assert memory.stats(user_id=USER)["turns"] == 3 * count
         assert memory.doctor().problems == ()
 
 
@@ -183,26 +258,26 @@ memory.close()
 
 
 @pytest.mark.parametrize("how", ["quiet", "busy"])
-def test_forked_children_write_too(tmp_path: Path, how: str) -> None:
+def test_forked_children_write_too(place: Places, how: str) -> None:
     """A memory opened before the fork works in the children and in the parent."""
     command = [sys.executable, "-W", "ignore", "-c", _FORKS, str(CHILD.parent)]
     done = subprocess.run(
-        [*command, str(tmp_path / "store"), how],
+        [*command, str(place()), how],
         capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.stdout.strip() == "[0, 0, 0, 0]", done.stderr[-2_000:]
-    with reopened(tmp_path / "store") as memory:
+    with reopened(place()) as memory:
         there = contents(memory)
         assert {text_of(n) for n in range(40)} | {"the parent goes on"} <= set(there)
         assert len(there) == len(set(there))
         assert memory.doctor().problems == ()
 
 
-def test_gathered_adds(tmp_path: Path) -> None:
+def test_gathered_adds(place: Places) -> None:
     """The async verbs, many at once."""
 
     async def main() -> None:
-        async with AsyncMemory(tmp_path / "store", embedder=HashEmbedder(64)) as memory:
+        async with AsyncMemory(place(), embedder=HashEmbedder(64)) as memory:
             receipts = await asyncio.gather(
                 *(memory.add(text_of(n), user_id=USER) for n in range(200))
             )

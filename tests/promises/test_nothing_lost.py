@@ -32,28 +32,31 @@ from promise_helpers import (
     text_of,
 )
 
+from places import Places
 from scrubjay import Memory, errors
 from scrubjay.ports import Store
 from scrubjay.testing.fakes import HashEmbedder
 from scrubjay.testing.faults import Fault, FaultyStore
 
+_ITS_FILES = pytest.mark.embedded_only(
+    "a server keeps its files, and says StoreFull in its own test"
+)
 
-def test_killed_while_adding(tmp_path: Path, repeat: Repeat) -> None:
+
+def test_killed_while_adding(place: Places, repeat: Repeat) -> None:
     """Killed at random moments, reopened each time: every acknowledged turn is there, once."""
     chance = random.Random(20260101)
     heard = Heard()
     first = 0
-    for number in range(repeat(20)):
+    for number in range(repeat(20, 8)):
         if number % 25 == 24:  # the soak begins anew now and then, to stay quick
-            shutil.rmtree(tmp_path / "store")
+            place.remove()
             heard, first = Heard(), 0
-        code, said = run_child(
-            "add", tmp_path / "store", first, 3, kill_after_s=chance.uniform(0, 0.5)
-        )
+        code, said = run_child("add", place(), first, 3, kill_after_s=chance.uniform(0, 0.5))
         assert code == -signal.SIGKILL
         before = set(heard.acked)
         heard.read(said)
-        with reopened(tmp_path / "store") as memory:
+        with reopened(place()) as memory:
             there = contents(memory)
             assert len(there) == len(set(there)), "something is doubled"
             missing = {text_of(n) for n in heard.acked} - set(there)
@@ -72,25 +75,25 @@ def test_killed_while_adding(tmp_path: Path, repeat: Repeat) -> None:
                 assert (receipt.status == "replayed") == (text_of(n) in there)
             assert memory.doctor().problems == ()
             first = max(heard.began, default=-1) + 1
-    with reopened(tmp_path / "store") as memory:
+    with reopened(place()) as memory:
         assert sorted(contents(memory)) == sorted(text_of(n) for n in heard.acked)
         for n, memory_id in heard.acked.items():
             assert memory.get(memory_id, user_id=USER).content == text_of(n)
 
 
-def test_killed_while_changing_and_forgetting(tmp_path: Path, repeat: Repeat) -> None:
+def test_killed_while_changing_and_forgetting(place: Places, repeat: Repeat) -> None:
     """Adds, updates and forgetting, each done or not done, never halfway."""
     chance = random.Random(77)
     first = 0
     alive: dict[str, int] = {}
     gone: set[str] = set()
     words: dict[int, str] = {}
-    for number in range(repeat(8)):
+    for number in range(repeat(8, 5)):
         if number % 25 == 24:
-            shutil.rmtree(tmp_path / "store")
+            place.remove()
             alive, gone, words, first = {}, set(), {}, 0
         code, said = run_child(
-            "mixed", tmp_path / "store", first, number, kill_after_s=chance.uniform(0.1, 0.7)
+            "mixed", place(), first, number, kill_after_s=chance.uniform(0.1, 0.7)
         )
         assert code == -signal.SIGKILL
         heard = Heard()
@@ -112,7 +115,7 @@ def test_killed_while_changing_and_forgetting(tmp_path: Path, repeat: Repeat) ->
                 words[alive[rest[1]]] = rest[1]
                 del alive[rest[1]]
                 gone.add(rest[1])
-        with reopened(tmp_path / "store") as memory:
+        with reopened(place()) as memory:
             flushed(memory)
             assert memory.doctor().problems == ()
             there = {r.id: r for r in memory.list(user_id=USER, limit=10_000)}
@@ -141,20 +144,19 @@ def _number_in(content: str) -> int:
     return int(match[1])
 
 
-def test_killed_while_importing(tmp_path: Path, repeat: Repeat) -> None:
+def test_killed_while_importing(place: Places, tmp_path: Path, repeat: Repeat) -> None:
     """The next import takes up what the killed one left, and doubles nothing."""
-    with Memory(tmp_path / "other", embedder="none") as memory:
+    with Memory(place("other"), embedder="none") as memory:
         memory.add([text_of(n) for n in range(1_400)], user_id=USER, session_id="s")
         memory.export(tmp_path / "export.jsonl", user_id=USER)
         expected = contents(memory)
     chance = random.Random(5)
-    for number in range(repeat(4)):
-        store = tmp_path / f"store{number}"
+    for _ in range(repeat(4, 2)):
         for _ in range(2):
             run_child(
-                "import", store, tmp_path / "export.jsonl", kill_after_s=chance.uniform(0.05, 1.2)
+                "import", place(), tmp_path / "export.jsonl", kill_after_s=chance.uniform(0.05, 1.2)
             )
-        with reopened(store) as memory:
+        with reopened(place()) as memory:
             assert memory.doctor().problems == ()
             memory.import_(tmp_path / "export.jsonl", user_id=USER)
             assert contents(memory) == expected
@@ -163,10 +165,10 @@ def test_killed_while_importing(tmp_path: Path, repeat: Repeat) -> None:
             assert memory.doctor().problems == ()
             stats = memory.stats(user_id=USER)
             assert (stats["turns"], stats["vectors"]) == (1_400, 1_400)
-        shutil.rmtree(store)
+        place.remove()
 
 
-# -- the disk -------------------------------------------------------------------------------
+# -- the disk under the embedded store ------------------------------------------------------
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
@@ -274,6 +276,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(path)], capture_output=True, check=False)
 
 
+@_ITS_FILES
 def test_the_disk_is_full(small_disk: Path, open_memory: Open) -> None:
     """StoreFull, with nothing half-written; reading goes on; with space again, all goes on."""
     ballast = small_disk / "ballast"
@@ -334,11 +337,12 @@ def test_a_file_may_not_grow(tmp_path: Path) -> None:
     assert done.stdout.strip() in ("StoreFull", "StoreError")
 
 
+@_ITS_FILES
 def test_a_read_only_directory(tmp_path: Path, open_memory: Open) -> None:
     """StoreReadOnly for who may not write, in words that help; nothing is changed."""
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         pytest.skip("root ignores modes, and there is no setpriv")
-    with open_memory(tmp_path / "store") as memory:
+    with open_memory() as memory:
         memory.add("before", user_id=USER)
     for path in (tmp_path, *tmp_path.parents[:2]):
         path.chmod(0o755)
@@ -376,7 +380,7 @@ def test_a_read_only_directory(tmp_path: Path, open_memory: Open) -> None:
     assert done.stdout.splitlines() == ["refused 1"] * 3
     for file in (tmp_path / "store").iterdir():
         file.chmod(0o644)
-    with open_memory(tmp_path / "store") as memory:
+    with open_memory() as memory:
         assert contents(memory) == ["before"]
 
 

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from places import Places, Where
 from scrubjay import Memory, State
-from scrubjay.backends.sqlite import journal, segments
+from scrubjay.backends.sql import journal
 from scrubjay.index import compact
 from scrubjay.testing.fakes import HashEmbedder
 from scrubjay.testing.faults import SimulatedClock
@@ -40,7 +41,6 @@ def found(memory: Memory, query: str, **options: object) -> list[str]:
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seal after eight rows, merge eight of eight: compaction runs all the time."""
     monkeypatch.setattr(journal, "SEAL_AT", 8)
-    monkeypatch.setattr(segments, "SEAL_AT", 8)
     monkeypatch.setattr(compact, "SMALLEST", 8)
 
 
@@ -57,9 +57,9 @@ class Reader:
                 print(json.dumps([h.content for h in hits]), flush=True)
     """)
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, where: Where) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", self.SCRIPT, str(path)],
+            [sys.executable, "-c", self.SCRIPT, str(where)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -77,9 +77,9 @@ class Reader:
 
 
 @pytest.fixture
-def reader(open_memory: Open, tmp_path: Path) -> Iterator[Reader]:
+def reader(open_memory: Open, place: Places) -> Iterator[Reader]:
     open_memory().close()
-    reader = Reader(tmp_path / "store")
+    reader = Reader(place())
     reader.found("warm up")
     yield reader
     reader.close()
@@ -267,7 +267,7 @@ def test_one_partition_more_is_seen(open_memory: Open) -> None:
     ]  # fmt: skip
 
 
-def test_a_small_cache_changes_nothing(open_memory: Open, tmp_path: Path) -> None:
+def test_a_small_cache_changes_nothing(open_memory: Open) -> None:
     """Partitions leave and come back; every search is whole."""
     from scrubjay.settings import load
 

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from places import Places
 from scrubjay import Memory, Principal, Right, errors
 from scrubjay.settings import load
 from scrubjay.testing.fakes import HashEmbedder
@@ -108,14 +109,15 @@ def _worlds(draw: st.DrawFn) -> list[Said]:
     return world
 
 
-def _live_through(world: list[Said], model: str) -> None:
+def _live_through(place: Places, world: list[Said], model: str) -> None:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        where = stack.enter_context(place.fresh())
         embedder = HashEmbedder(64) if model == "hash" else "none"
         memories = {
             tenant: stack.enter_context(
                 Memory(
-                    directory / "store",
+                    where,
                     settings=load(tenant=tenant, embedder="none"),
                     embedder=embedder,
                 )
@@ -237,17 +239,17 @@ def _export_holds_no_stranger(
 
 
 @given(_worlds(), st.sampled_from(["none", "hash"]))
-def test_strangers_never_meet(world: list[Said], model: str) -> None:
+def test_strangers_never_meet(place: Places, world: list[Said], model: str) -> None:
     """Whatever they are called."""
-    _live_through(world, model)
+    _live_through(place, world, model)
 
 
 @pytest.mark.soak
 @settings(max_examples=1_000)
 @given(_worlds(), st.sampled_from(["none", "hash"]))
-def test_strangers_never_meet_for_long(world: list[Said], model: str) -> None:
+def test_strangers_never_meet_for_long(place: Places, world: list[Said], model: str) -> None:
     """The same, many times."""
-    _live_through(world, model)
+    _live_through(place, world, model)
 
 
 def test_all_odd_names_are_different_people(open_memory: Open) -> None:

@@ -14,7 +14,8 @@ from typing import Any, get_type_hints
 import pytest
 
 from scrubjay import Memory, ports
-from scrubjay.backends.sqlite import queries
+from scrubjay.backends import sql
+from scrubjay.backends.sql import queries
 
 _SCOPED = {"Scope", "PartitionKey", "PartitionState"}
 _UNSCOPED = {
@@ -66,6 +67,7 @@ def test_no_exception_is_out_of_date() -> None:
     assert get_type_hints(Memory.search)["user_id"] == str | None
 
 
+_BACKENDS = Path(inspect.getfile(sql)).parent.parent
 _TABLES = re.compile(
     r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(memories|turns|vectors|words|sources|segments)\b"
 )
@@ -74,35 +76,25 @@ _BOUND = re.compile(
     r"|INTO \w+ \([^)]*\bpid\b[^)]*\)"  # a new row says its own
 )
 _UNBOUND = {
-    # by the id of a row, which is checked against the partitions of the scope right after
-    "SELECT pid, seq, state FROM memories WHERE id = ?": "locate: the caller compares pid",
-    "SELECT seq, version FROM memories WHERE id = ?": "the head `locate` has just checked",
-    "SELECT pid FROM {} WHERE id = ?": "an import looks whether an id is another's, to refuse it",
-    "SELECT 1 FROM memories m JOIN partitions p USING (pid) WHERE m.id": "is it elsewhere? yes/no",
-    "SELECT 1 FROM turns t JOIN partitions p USING (pid) WHERE t.id": "is it elsewhere? yes/no",
-    # by the row number of a turn that a statement with pid has just given
-    "SELECT seq FROM sources WHERE tid = ?": "erasing: tid selected with pid",
-    "DELETE FROM sources WHERE tid = ?": "erasing: tid selected with pid",
-    "SELECT id, content FROM turns WHERE tid = ?": "erasing: tid selected with pid",
-    "SELECT 1 FROM sources WHERE tid = ?": "erasing: tid selected with pid",
-    "UPDATE turns SET content = ? WHERE tid = ?": "erasing: tid selected with pid",
-    "SELECT id FROM turns WHERE tid = ?": "erasing: tid selected with pid",
-    "DELETE FROM turns WHERE tid = ?": "erasing: tid selected with pid",
+    # an import looks whether an id is another's, to refuse it: yes or no
+    "SELECT 1 FROM memories WHERE id = ?": "is it elsewhere? yes or no",
+    "SELECT 1 FROM turns WHERE id = ?": "is it elsewhere? yes or no",
+    "SELECT p.tenant, p.subject FROM memories m": "is it elsewhere? compared, and not given away",
+    "SELECT p.tenant, p.subject FROM turns t": "is it elsewhere? compared, and not given away",
     # maintenance over the whole store, which returns numbers only
     "SELECT (SELECT count(*) FROM memories) - (SELECT count(*) FROM vectors": "a number",
     "DELETE FROM vectors WHERE model = ?": "dropping a model",
     "DELETE FROM segments WHERE kind = 'vectors' AND model = ?": "dropping a model",
     "UPDATE partitions SET": "counters of each partition from its own rows",
-    "SELECT m.pid, m.seq FROM memories m WHERE NOT EXISTS": "what has no vector, by partition",
 }
 
 
 def _literals() -> Iterator[tuple[str, str]]:
-    """(place, SQL) of each statement in queries.sql and in the backend's code."""
-    for name, sql in queries.queries().items():
-        yield f"queries.sql: {name}", re.sub(r"--[^\n]*\n", " ", sql + "\n")
-    folder = Path(inspect.getfile(queries)).parent
-    for file in sorted(folder.glob("*.py")):
+    """(place, SQL) of each statement in the queries.sql of a store and in the stores' code."""
+    for package in ("sql", "postgres"):
+        for name, text in queries.load(f"scrubjay.backends.{package}").items():
+            yield f"{package}/queries.sql: {name}", re.sub(r"--[^\n]*\n", " ", text + "\n")
+    for file in sorted(_BACKENDS.glob("*sql*/*.py")) + sorted(_BACKENDS.glob("postgres/*.py")):
         if file.name == "checks.py":  # counts of damage over the whole store; numbers only
             continue
         tree = ast.parse(file.read_text("utf-8"))
@@ -138,7 +130,7 @@ def test_each_statement_binds_its_partition() -> None:
         if not _BOUND.search(sql) and not any(sql.startswith(known) for known in _UNBOUND)
     }
     # The conditions of `select` are put together from parts, the first of which is this one.
-    conditions = (Path(inspect.getfile(queries)).parent / "snapshot.py").read_text("utf-8")
+    conditions = (_BACKENDS / "sql" / "snapshot.py").read_text("utf-8")
     assert '["m.pid = ?"]' in conditions
     unbound = {p: s for p, s in unbound.items() if "FROM memories m WHERE {} ORDER BY" not in s}
     assert not unbound, "\n".join(f"{p}: {s[:150]}" for p, s in unbound.items())
@@ -148,4 +140,4 @@ def test_the_exceptions_are_in_use() -> None:
     """An exception that no statement needs any more is struck off."""
     statements = list(_statements().values())
     idle = [known for known in _UNBOUND if not any(s.startswith(known) for s in statements)]
-    assert len(idle) <= 2, idle
+    assert not idle

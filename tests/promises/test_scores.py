@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from places import Places
 from scrubjay import Hit, Memory
 from scrubjay.index import compact
 from scrubjay.model import PartitionKey
@@ -256,7 +257,7 @@ def test_moving_changes_no_score(filled: Memory, open_memory: Open, tmp_path: Pa
     before = looks(filled)
     filled.export(tmp_path / "e", user_id=USER)
     other = open_memory(
-        tmp_path / "other",
+        "other",
         embedder=HashEmbedder(128) if filled._parts.embedding.configured else "none",
         clock=SimulatedClock(NOW),
     )
@@ -277,16 +278,14 @@ def test_others_change_no_score(filled: Memory) -> None:
 
 
 @pytest.mark.parametrize("model", ["none", "hash"])
-def test_the_order_of_saying_changes_no_score(
-    open_memory: Open, tmp_path: Path, model: str
-) -> None:
+def test_the_order_of_saying_changes_no_score(open_memory: Open, model: str) -> None:
     """The same statements at the same times, written in another order."""
     chance = random.Random(21)
     said = [(sentence(chance), NOW - timedelta(days=n)) for n in range(300)]
     found = []
     for number in range(3):
         memory = open_memory(
-            tmp_path / f"s{number}", embedder=HashEmbedder(128) if model == "hash" else "none"
+            f"s{number}", embedder=HashEmbedder(128) if model == "hash" else "none"
         )
         for text, when in said:
             memory.add(text, user_id=USER, occurred_at=when)
@@ -299,11 +298,11 @@ def test_the_order_of_saying_changes_no_score(
 
 @given(st.randoms(use_true_random=False), st.integers(1, 60), st.booleans())
 def test_any_small_store_keeps_the_promises(
-    tmp_path_factory: pytest.TempPathFactory, chance: random.Random, count: int, vectors: bool
+    place: Places, chance: random.Random, count: int, vectors: bool
 ) -> None:
     """The scale, the order, the prefix and the threshold, in any small world."""
-    path = tmp_path_factory.mktemp("small")
-    with Memory(path, embedder=HashEmbedder(32) if vectors else "none") as memory:
+    model = HashEmbedder(32) if vectors else "none"
+    with place.fresh() as where, Memory(where, embedder=model) as memory:
         for _ in range(count):
             memory.add(sentence(chance), user_id=USER, session_id=chance.choice([None, "s"]),
                        occurred_at=NOW - timedelta(days=chance.uniform(0, 99)))  # fmt: skip

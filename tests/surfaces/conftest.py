@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from places import Places
 from scrubjay.surfaces.cli import app
 
 
@@ -39,11 +40,14 @@ def by_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., Outcome]:
-    """`run("search", "seat", "--user", "ada")` on `tmp_path/"store"`, in this process."""
+def run(place: Places) -> Callable[..., Outcome]:
+    """`run("search", "seat", "--user", "ada")` on `place()`, in this process.
+
+    `store=False` leaves the option `--path` out.
+    """
 
     def run_(*args: str, store: bool = True, given: str | bytes | None = None) -> Outcome:
-        where = ["--path", str(tmp_path / "store")] if store else []
+        where = ["--path", str(place())] if store else []
         result = CliRunner().invoke(app, [*args, *where], input=given)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
@@ -59,8 +63,8 @@ def command() -> list[str]:
 
 
 @pytest.fixture
-def process(command: list[str], tmp_path: Path) -> Callable[..., Outcome]:
-    """`process("list", "--user", "ada")` on `tmp_path/"store"`, in a process of its own."""
+def process(command: list[str], place: Places, tmp_path: Path) -> Callable[..., Outcome]:
+    """`process("list", "--user", "ada")` on `place()`, in a process of its own."""
 
     def process_(
         *args: str,
@@ -69,7 +73,7 @@ def process(command: list[str], tmp_path: Path) -> Callable[..., Outcome]:
         environment: dict[str, str] | None = None,
         cwd: Path | None = None,
     ) -> Outcome:
-        where = ["--path", str(tmp_path / "store")] if store else []
+        where = ["--path", str(place())] if store else []
         done = subprocess.run(
             [*command, *args, *where],
             input=given,

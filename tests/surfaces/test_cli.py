@@ -12,6 +12,7 @@ import pytest
 import typer
 
 import scrubjay
+from places import Places
 from scrubjay import evals
 from scrubjay.model import State
 from scrubjay.read.pack import FORMATS
@@ -340,19 +341,19 @@ def test_forgetting_a_user_says_that_everything_goes(run: Run) -> None:
 # -- files and the store -----------------------------------------------------------------------
 
 
-def test_export_and_import_bring_everything_back(run: Run, tmp_path: Path) -> None:
+def test_export_and_import_bring_everything_back(run: Run, place: Places, tmp_path: Path) -> None:
     (old,) = stored(run, "我喜欢靠窗座位", "The spare key is with Mira. 🔑")[:1]
     run("update", old, "我喜欢靠走道的座位", *ADA)
     file = str(tmp_path / "ada.jsonl")
     assert run("export", file, *ADA).out == f"wrote 3 turns and 3 memories to {file}\n"
     before = run("list", *ADA, "--state", "all", "--json").json["items"]
     run("forget", *ADA, "--yes")
-    other = tmp_path / "other"
-    counts = run("import", file, *ADA, "--json", "--path", str(other), store=False).json
+    other = str(place("other"))
+    counts = run("import", file, *ADA, "--json", "--path", other, store=False).json
     assert counts["written"] == 6
-    again = run("import", file, *ADA, "--json", "--path", str(other), store=False).json
+    again = run("import", file, *ADA, "--json", "--path", other, store=False).json
     assert again["written"] == 0
-    after = run("list", *ADA, "--state", "all", "--json", "--path", str(other), store=False).json
+    after = run("list", *ADA, "--state", "all", "--json", "--path", other, store=False).json
     assert sorted(after["items"], key=str) == sorted(before, key=str)
 
 
@@ -374,7 +375,7 @@ def test_an_export_brings_its_own_sessions(run: Run, tmp_path: Path) -> None:
     assert "leave --session out" in refused.err
 
 
-def test_backup_and_restore(run: Run, tmp_path: Path) -> None:
+def test_backup_and_restore(run: Run, place: Places, tmp_path: Path) -> None:
     stored(run, "Before.")
     file = tmp_path / "backup"
     made = run("backup", str(file), "--json").json
@@ -383,7 +384,7 @@ def test_backup_and_restore(run: Run, tmp_path: Path) -> None:
     stored(run, "After.")
     assert run("restore", str(file), "--yes", "--json").json == {"left_out": 0}
     assert [m["content"] for m in run("list", *ADA, "--json").json["items"]] == ["Before."]
-    new = ("--path", str(tmp_path / "new"))
+    new = ("--path", str(place("new")))
     assert run("restore", str(file), "--yes", *new, store=False).code == 0
     assert "Before." in run("list", *ADA, *new, store=False).out
 
@@ -400,7 +401,8 @@ def test_stats_doctor_reindex_and_flush(run: Run) -> None:
     assert run("flush", "--timeout", "1").out == "nothing waits\n"
 
 
-def test_reading_makes_no_store(run: Run, tmp_path: Path) -> None:
+def test_reading_makes_no_store(run: Run, place: Places, tmp_path: Path) -> None:
+    place.empty()
     for words in (["search", "x", *ADA], ["context", "x", *ADA], ["list", *ADA], ["stats"]):
         answer = run(*words, "--json")
         assert answer.code == 0
@@ -411,4 +413,4 @@ def test_reading_makes_no_store(run: Run, tmp_path: Path) -> None:
         assert refused.code == 2
         assert "no store in" in refused.err
     assert run("get", "x", *ADA).code == 2
-    assert not (tmp_path / "store").exists()
+    assert place.every_byte() == b""

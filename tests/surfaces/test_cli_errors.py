@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 Run = Callable[..., Any]
+ITS_FILES = pytest.mark.embedded_only("what a damaged file does; a server checks its own")
 
 BAD = [
     # (arguments, what the message says)
@@ -194,6 +195,7 @@ def test_a_bad_settings_file_is_told(
     assert "embedder" in refused.out, "the list comes all the same"
 
 
+@ITS_FILES
 def test_a_damaged_store_is_told(run: Run, tmp_path: Path) -> None:
     store = tmp_path / "store"
     store.mkdir()
@@ -222,6 +224,7 @@ def test_a_file_that_is_no_backup_changes_nothing(run: Run, tmp_path: Path) -> N
     assert "Keep me." in run("list", "--user", "ada").out
 
 
+@ITS_FILES
 def test_any_spoilt_byte_of_a_store_is_told(run: Run, tmp_path: Path) -> None:
     """Never a traceback: a store of which any part was overwritten is told, or still answers."""
     run(

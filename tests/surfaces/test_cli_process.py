@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from places import Places
+
 Process = Callable[..., Any]
 ADA = ("--user", "ada")
 REAL_MODEL = {"SCRUBJAY_EMBEDDER": "multilingual-e5-small"}
@@ -60,11 +62,11 @@ def test_arguments_that_are_no_text_are_told(process: Process) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error(
-    process: Process, command: list[str], tmp_path: Path
+    process: Process, command: list[str], place: Places
 ) -> None:
     process("add", *[f"note number {n}" for n in range(200)], *ADA)
     running = subprocess.Popen(
-        [*command, "list", *ADA, "--json", "--path", str(tmp_path / "store")],
+        [*command, "list", *ADA, "--json", "--path", str(place())],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -78,10 +80,10 @@ def test_a_reader_that_goes_away_is_no_error(
 
 
 @pytest.mark.parametrize("closed", ["0", "1", "2"])
-def test_closed_streams_are_no_error(command: list[str], tmp_path: Path, closed: str) -> None:
+def test_closed_streams_are_no_error(command: list[str], place: Places, closed: str) -> None:
     line = f'"$@" {closed}>&-' if closed != "0" else '"$@" <&-'
     done = subprocess.run(
-        ["sh", "-c", line, "sh", *command, "add", "x", *ADA, "--path", str(tmp_path / "s")],
+        ["sh", "-c", line, "sh", *command, "add", "x", *ADA, "--path", str(place())],
         capture_output=True,
         timeout=60,
         check=False,
@@ -90,9 +92,9 @@ def test_closed_streams_are_no_error(command: list[str], tmp_path: Path, closed:
     assert b"Traceback" not in done.stderr
 
 
-def test_ctrl_c_ends_with_130(command: list[str], tmp_path: Path) -> None:
+def test_ctrl_c_ends_with_130(command: list[str], place: Places) -> None:
     running = subprocess.Popen(
-        [*command, "add", "-", *ADA, "--path", str(tmp_path / "store")],
+        [*command, "add", "-", *ADA, "--path", str(place())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -108,6 +110,7 @@ def test_ctrl_c_ends_with_130(command: list[str], tmp_path: Path) -> None:
     assert b"Traceback" not in err
 
 
+@pytest.mark.embedded_only("a directory that may not be written")
 def test_a_read_only_place_is_told(process: Process, tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may write everywhere")
@@ -132,7 +135,7 @@ def test_help_is_quick_and_loads_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_module_and_script_are_one(tmp_path: Path) -> None:
+def test_module_and_script_are_one() -> None:
     script = Path(sys.executable).with_name("scrubjay")
     if not script.exists():
         pytest.skip("the package's script is not installed beside this Python")
@@ -201,10 +204,10 @@ def terminal(words: list[str], environment: dict[str, str]) -> Iterator[Callable
 
 @pytest.mark.parametrize(("answer", "code", "left"), [("n\n", 1, 1), ("\x04", 1, 1), ("y\n", 0, 0)])
 def test_a_person_is_asked(
-    process: Process, command: list[str], tmp_path: Path, answer: str, code: int, left: int
+    process: Process, command: list[str], place: Places, answer: str, code: int, left: int
 ) -> None:
     process("add", "One.", *ADA)
-    words = [*command, "forget", *ADA, "--path", str(tmp_path / "store")]
+    words = [*command, "forget", *ADA, "--path", str(place())]
     with terminal(words, {}) as talk:
         asked = talk("[y/N]", answer)
         assert "EVERYTHING of user 'ada'" in asked
@@ -214,10 +217,10 @@ def test_a_person_is_asked(
 
 
 def test_a_terminal_is_not_steered_by_a_memory(
-    process: Process, command: list[str], tmp_path: Path
+    process: Process, command: list[str], place: Places
 ) -> None:
     process("add", "red \x1b[31m alert", *ADA)
-    words = [*command, "context", "alert", *ADA, "--path", str(tmp_path / "store")]
+    words = [*command, "context", "alert", *ADA, "--path", str(place())]
     with terminal(words, {}) as talk:
         shown = talk()
     assert "␛[31m alert" in shown
@@ -226,10 +229,10 @@ def test_a_terminal_is_not_steered_by_a_memory(
     assert "␛[31m alert" in piped.out, "nor does a pipe"
 
 
-def test_an_import_shows_its_progress(command: list[str], tmp_path: Path) -> None:
+def test_an_import_shows_its_progress(command: list[str], place: Places, tmp_path: Path) -> None:
     file = tmp_path / "chat.jsonl"
     file.write_text('{"role": "user", "content": "hello there"}\n' * 3, "utf-8")
-    words = [*command, "import", str(file), *ADA, "--path", str(tmp_path / "store")]
+    words = [*command, "import", str(file), *ADA, "--path", str(place())]
     with terminal(words, {}) as talk:
         shown = talk()
     assert "importing" in shown

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from places import Places
 from scrubjay import Memory
 from scrubjay.errors import IdempotencyConflict
 
@@ -26,9 +26,9 @@ OTHER: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("first", "second"), SAME)
-def test_the_same_body_is_replayed(tmp_path: Path, first: Any, second: Any) -> None:
+def test_the_same_body_is_replayed(place: Places, first: Any, second: Any) -> None:
     times = iter(datetime(2026, 5, n, tzinfo=UTC) for n in range(1, 30))
-    with Memory(tmp_path, embedder="none", clock=lambda: next(times)) as memory:
+    with Memory(place(), embedder="none", clock=lambda: next(times)) as memory:
         one = memory.add(first, user_id="u", idempotency_key="k", metadata={"a": 1, "b": 2})
         two = memory.add(second, user_id="u", idempotency_key="k", metadata={"b": 2, "a": 1})
     assert (two.status, two.ids) == ("replayed", one.ids)
@@ -36,9 +36,9 @@ def test_the_same_body_is_replayed(tmp_path: Path, first: Any, second: Any) -> N
 
 @pytest.mark.parametrize(("first", "second"), OTHER)
 def test_another_body_is_a_conflict(
-    tmp_path: Path, first: dict[str, Any], second: dict[str, Any]
+    place: Places, first: dict[str, Any], second: dict[str, Any]
 ) -> None:
-    with Memory(tmp_path, embedder="none") as memory:
+    with Memory(place(), embedder="none") as memory:
         memory.add("z", user_id="u", idempotency_key="k", **first)
         with pytest.raises(IdempotencyConflict):
             memory.add("z", user_id="u", idempotency_key="k", **second)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from places import Places
 from scrubjay import Memory
 
 HOSTILE = (
@@ -17,8 +17,8 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("form", ["markdown", "text", "xml", "json"])
-def test_a_hostile_memory_stays_inside_its_line(tmp_path: Path, form: str) -> None:
-    with Memory(tmp_path, embedder="none") as memory:
+def test_a_hostile_memory_stays_inside_its_line(place: Places, form: str) -> None:
+    with Memory(place(), embedder="none") as memory:
         memory.add(HOSTILE, user_id="u")
         block = memory.context("zebra", user_id="u", format=form)  # type: ignore[arg-type]
     inside = block.text

@@ -7,7 +7,7 @@ is added, anything else is read again, and decoded segments are kept by their nu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,7 +89,7 @@ _COLUMNS = (
 class Partition:
     """One partition's index in RAM. `cache.IndexCache` gives it to one reader at a time."""
 
-    def __init__(self, pid: int, model: int) -> None:
+    def __init__(self, pid: Hashable, model: int) -> None:
         self.pid = pid
         self.model = model
         self.generation = 0

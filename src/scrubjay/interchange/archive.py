@@ -48,8 +48,11 @@ _LINE_ENDS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
 """Escaped, since some readers of lines take them for ends of lines."""
 
 
-def export(store: Store, keys: Sequence[PartitionKey], path: Path, now: datetime) -> dict[str, int]:
-    """Write the partitions of `keys` to `path`; the counts by type."""
+def export(store: Store, keys: Sequence[PartitionKey], path: Path) -> dict[str, int]:
+    """Write the partitions of `keys` to `path`; the counts by type.
+
+    The same content gives the same bytes, whenever and from whichever store.
+    """
     counts = {"turn": 0, "memory": 0}
     digest = hashlib.sha256()
     if not path.name or path.is_dir():
@@ -60,8 +63,7 @@ def export(store: Store, keys: Sequence[PartitionKey], path: Path, now: datetime
             partial.open("w", encoding="utf-8", newline="\n") as file,
             store.snapshot() as snapshot,
         ):
-            header = {"type": "header", "format": FORMAT, "version": VERSION,
-                      "exported_at": now.isoformat()}  # fmt: skip
+            header = {"type": "header", "format": FORMAT, "version": VERSION}
             file.write(metadata_json.dumps(header) + "\n")
             for line in _lines(snapshot, keys):
                 text = metadata_json.dumps(line).translate(_LINE_ENDS) + "\n"

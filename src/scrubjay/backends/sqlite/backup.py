@@ -7,17 +7,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scrubjay.backends.sqlite.checks import check
+from scrubjay.backends.sql.checks import check
+from scrubjay.backends.sql.erase import forget_again, forgotten
+from scrubjay.backends.sql.journal import partition_mark, read_secret
+from scrubjay.backends.sql.rows import Rows
 from scrubjay.backends.sqlite.connection import Database
-from scrubjay.backends.sqlite.erase import forget_again, forgotten
-from scrubjay.backends.sqlite.journal import NO_PARTITION, partition_mark
 from scrubjay.backends.sqlite.migrate import migrate, refuse_strangers
-from scrubjay.backends.sqlite.rows import Rows
+from scrubjay.backends.sqlite.session import SqliteSession
 from scrubjay.errors import StoreDamaged
 from scrubjay.model import PartitionKey
 from scrubjay.storage import RewriteSegment
 
 _PAGES = 2048
+
+
+def problems_of(session: SqliteSession) -> list[str]:
+    """Damage of the file, and of what must hold between its tables."""
+    found = session.select("PRAGMA integrity_check(20)")
+    return [f"the file: {row[0]}" for row in found if row[0] != "ok"] + check(session)
 
 
 def backup(
@@ -72,17 +79,16 @@ def _prepare(
     connection = sqlite3.connect(copy, isolation_level=None)
     try:
         original.backup(connection, pages=-1)
-        problems = check(connection)
+        problems = problems_of(SqliteSession(connection))
         if problems:
             raise StoreDamaged(f"{source} is damaged ({problems[0]}); nothing was changed")
         migrate(connection)
         connection.execute("PRAGMA secure_delete = ON")
         with database.read() as present:
-            known, numbers = forgotten(present), _numbers(present)
+            known, numbers = forgotten(present), _numbers(present.connection)
         connection.execute("BEGIN")
         _move_past(connection, numbers)
-        secret = connection.execute("SELECT value FROM meta WHERE key = 'secret'").fetchone()[0]
-        left_out = forget_again(connection, rows, secret, known, rewrite)
+        left_out = forget_again(SqliteSession(connection), rows, known, rewrite)
         connection.execute("COMMIT")
     finally:
         connection.close()
@@ -138,9 +144,9 @@ def _move_past(connection: sqlite3.Connection, numbers: _Numbers) -> None:
             (seq + _MARGIN, *names),
         ).rowcount
         if not found:  # made after the backup: should it come again, it begins above
-            floor = (seq + _MARGIN).to_bytes(8, "big")
+            mark = partition_mark(read_secret(SqliteSession(connection)), key)
             connection.execute(
-                "INSERT OR IGNORE INTO tombstones (pid, origin, digest, forgotten_at)"
-                " VALUES (?, ?, ?, 0)",
-                (NO_PARTITION, partition_mark(connection, key), floor),
+                "INSERT OR IGNORE INTO forgotten_partitions"
+                " (mark, next_seq, generation, forgotten_at) VALUES (?, ?, 0, 0)",
+                (mark, seq + _MARGIN),
             )

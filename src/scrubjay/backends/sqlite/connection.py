@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from scrubjay import errors
+from scrubjay.backends.sqlite.session import SqliteSession
 
 T = TypeVar("T")
 _GROUP_LIMIT = 128
@@ -81,7 +82,7 @@ class _Call(Generic[T]):
 
     __slots__ = ("done", "durable", "error", "result", "work")
 
-    def __init__(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = True) -> None:
+    def __init__(self, work: Callable[[SqliteSession], T], *, durable: bool = True) -> None:
         self.work = work
         self.durable = durable
         self.done = False
@@ -155,7 +156,7 @@ class Database:
                     raise
                 time.sleep(0.01)
 
-    def write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = True) -> T:
+    def write(self, work: Callable[[SqliteSession], T], *, durable: bool = True) -> T:
         """Run `work` in a write transaction and return its result once it is on disk.
 
         What is not `durable` is not synced by itself: after a loss of power it may be gone, with
@@ -223,11 +224,11 @@ class Database:
 
     def _run_one(self, connection: sqlite3.Connection, call: _Call[Any], *, alone: bool) -> None:
         if alone:
-            call.result = call.work(connection)
+            call.result = call.work(SqliteSession(connection))
             return
         connection.execute("SAVEPOINT one")
         try:
-            call.result = call.work(connection)
+            call.result = call.work(SqliteSession(connection))
         except Exception as exc:
             if not connection.in_transaction:  # SQLite itself rolled all back, as on a full disk
                 raise
@@ -335,12 +336,12 @@ class Reading:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def __enter__(self) -> sqlite3.Connection:
+    def __enter__(self) -> SqliteSession:
         try:
             self._connection, self._gate = self._database.begin_reading()
         except sqlite3.Error as exc:
             raise _error_for(exc, self._database.path) from exc
-        return self._connection
+        return SqliteSession(self._connection)
 
     def __exit__(
         self,

@@ -39,6 +39,8 @@ CREATE TABLE turns (
 );
 CREATE INDEX turns_by_partition ON turns (pid, tid);
 
+-- turn, start, stop and rule are a memory's first source, said at its own time in its own session;
+-- repeats counts the further ones.
 CREATE TABLE memories (
     mid INTEGER PRIMARY KEY,
     id BLOB NOT NULL UNIQUE,
@@ -70,33 +72,36 @@ CREATE TABLE memories (
     namespace TEXT,
     device_id TEXT,
     metadata BLOB,
-    previous INTEGER NOT NULL DEFAULT 0
+    previous INTEGER NOT NULL DEFAULT 0,
+    turn BLOB,
+    start INTEGER,
+    stop INTEGER,
+    rule TEXT,
+    repeats INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX memories_by_seq ON memories (pid, seq);
 CREATE UNIQUE INDEX memories_one_of_a_hash ON memories (pid, content_hash)
     WHERE state = 'active';
 CREATE INDEX memories_by_session ON memories (pid, session_id, seq) WHERE session_id IS NOT NULL;
 CREATE INDEX memories_by_namespace ON memories (pid, namespace) WHERE namespace IS NOT NULL;
+CREATE INDEX memories_by_turn ON memories (pid, turn) WHERE turn IS NOT NULL;
 CREATE INDEX memories_hidden ON memories (pid, seq) WHERE state <> 'active';
 CREATE INDEX memories_expiring ON memories (pid, expires_at) WHERE expires_at IS NOT NULL;
 
--- Which characters of which turn a memory came from, and when that was said. `repeated` marks
--- every source but a memory's first, whose time and session stand in the memory's own row.
+-- Where else a memory was said: which characters of which turn, and when.
 CREATE TABLE sources (
     pid INTEGER NOT NULL,
     seq INTEGER NOT NULL,
-    tid INTEGER NOT NULL REFERENCES turns,
     turn BLOB NOT NULL,
     start INTEGER NOT NULL,
     stop INTEGER NOT NULL,
     occurred_at INTEGER NOT NULL,
     session_id TEXT,
     rule TEXT NOT NULL,
-    repeated INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (pid, seq, tid, start)
+    PRIMARY KEY (pid, seq, turn, start)
 ) WITHOUT ROWID;
-CREATE INDEX sources_by_turn ON sources (tid);
-CREATE INDEX sources_of_repeats ON sources (pid, occurred_at) WHERE repeated = 1;
+CREATE INDEX sources_by_turn ON sources (pid, turn);
+CREATE INDEX sources_by_time ON sources (pid, occurred_at);
 
 CREATE TABLE edges (
     pid INTEGER NOT NULL,
@@ -170,6 +175,7 @@ CREATE TABLE jobs (
 );
 CREATE INDEX jobs_ready ON jobs (priority, jid) WHERE state = 'ready';
 CREATE INDEX jobs_sealing ON jobs (pid) WHERE kind = 'seal';
+CREATE INDEX jobs_leased ON jobs (pid) WHERE lease_until > 0;
 
 -- Idempotency keys and the outcome each one had.
 CREATE TABLE requests (
@@ -187,4 +193,13 @@ CREATE TABLE tombstones (
     digest BLOB NOT NULL,
     forgotten_at INTEGER NOT NULL,
     PRIMARY KEY (pid, origin)
+) WITHOUT ROWID;
+
+-- Partitions that were forgotten whole. The mark is a keyed hash: nothing here names a user. What
+-- is written there again begins above the old numbers.
+CREATE TABLE forgotten_partitions (
+    mark BLOB PRIMARY KEY,
+    next_seq INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    forgotten_at INTEGER NOT NULL
 ) WITHOUT ROWID;

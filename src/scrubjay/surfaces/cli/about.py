@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -57,7 +58,9 @@ def settings(path: options.Path = None, as_json: options.Json = False) -> None:
 
 
 def _shown(value: Any) -> Any:
-    """A value as it may be seen: secrets as stars, paths as text."""
+    """A value as it may be seen: secrets and the password in a URL as stars, paths as text."""
+    if isinstance(value, str):
+        return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", value)
     if value is None or isinstance(value, (bool, int, float, str, dict)):
         return value
     return str(value)

@@ -47,7 +47,7 @@ def load_settings(path: str | None = None, time_zone: str | None = None) -> Sett
         ) from exc
     given: dict[str, Any] = {}
     if path is not None:
-        given["path"] = Path(checked_path(path)).expanduser()
+        given["path"] = place(checked_path(path))
     if time_zone is not None:
         zone(time_zone)
         given["timezone"] = time_zone
@@ -58,9 +58,12 @@ def checked_path(path: str) -> str:
     """A directory's path. Raises `InvalidInput` for what cannot be one."""
     if not path.strip():
         raise InvalidInput("--path is blank; name the directory of the store, or leave it out")
-    if "://" in path:
-        raise InvalidInput(f"--path {path[:60]!r} is a URL; name a directory")
     return path
+
+
+def place(path: str) -> Path | str:
+    """A directory, or the URL of a database as it was given."""
+    return path if "://" in path else Path(path).expanduser()
 
 
 @contextlib.contextmanager
@@ -86,8 +89,10 @@ def opened(
 _HOW_TO_GET_ONE = "`scrubjay add` makes one, and --path names another directory"
 
 
-def _is_there(path: Path) -> bool:
+def _is_there(path: Path | str) -> bool:
     """Whether something is there to be opened, or to be complained of by the store itself."""
+    if isinstance(path, str):  # a database, which says itself what it lacks
+        return True
     if not path.exists():
         return False
     return not path.is_dir() or any(path.iterdir())

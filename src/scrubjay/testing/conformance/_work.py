@@ -9,6 +9,7 @@ import pytest
 from scrubjay.errors import ModelMismatch
 from scrubjay.index.segments import without
 from scrubjay.index.words import pack
+from scrubjay.model import PartitionKey
 from scrubjay.ports import Store
 from scrubjay.storage import NewSegment, Target
 from scrubjay.testing.conformance._base import Reopen, StoreSuite, done, together
@@ -47,8 +48,9 @@ class StoreJobs(StoreSuite):
         for number, priority in enumerate((5, 1, 5, 0, 1)):
             store.enqueue(ADA, "work", {"n": number}, priority)
         first = store.claim(3, 60, at(0))
-        second = store.claim(9, 60, at(0))
         assert [j.payload["n"] for j in first] == [3, 1, 4]
+        store.complete(first)
+        second = store.claim(9, 60, at(0))
         assert [j.payload["n"] for j in second] == [0, 2]
         assert store.claim(9, 60, at(0)) == []
 
@@ -56,8 +58,23 @@ class StoreJobs(StoreSuite):
         """The kind of the job whose turn it is."""
         for kind in ("a", "b", "a", "b"):
             store.enqueue(ADA, kind, {})
-        assert [j.kind for j in store.claim(9, 60, at(0))] == ["a", "a"]
+        first = store.claim(9, 60, at(0))
+        assert [j.kind for j in first] == ["a", "a"]
+        store.complete(first)
         assert [j.kind for j in store.claim(9, 60, at(0))] == ["b", "b"]
+
+    def test_a_partition_is_worked_on_by_one(self, store: Store, reopen: Reopen) -> None:
+        """While a job of it is under a lease its others wait; those of other users do not."""
+        for number in range(3):
+            store.enqueue(ADA, "work", {"n": number})
+        store.enqueue(BOB, "work", {"n": 3})
+        other = reopen()
+        (first,) = store.claim(1, 60, at(0))
+        assert first.payload["n"] == 0
+        assert [j.payload["n"] for j in other.claim(9, 60, at(0))] == [3]
+        assert other.claim(9, 60, at(0)) == []
+        store.complete([first])
+        assert [j.payload["n"] for j in other.claim(9, 60, at(0))] == [1, 2]
 
     def test_a_lease_runs_out(self, store: Store, reopen: Reopen) -> None:
         """The job of a worker that died is ready again, and its attempts are counted."""
@@ -72,18 +89,23 @@ class StoreJobs(StoreSuite):
 
     def test_no_two_claims_hold_the_same(self, store: Store, reopen: Reopen) -> None:
         """However many claim at once."""
+        keys = [PartitionKey("default", f"user:{n}") for n in range(8)]
         for number in range(40):
-            store.enqueue(ADA, "work", {"n": number})
+            store.enqueue(keys[number % 8], "work", {"n": number})
         handles = [store, reopen(), reopen()]
+        held: list[int] = []
 
-        def work(number: int) -> list[int]:
-            found: list[int] = []
-            while jobs := handles[number % 3].claim(3, 60, at(0)):
-                found += [job.payload["n"] for job in jobs]
-            return found
+        def work(number: int) -> None:
+            while len(held) < 40:
+                jobs = handles[number % 3].claim(3, 60, at(0))
+                held.extend(job.payload["n"] for job in jobs)
+                handles[number % 3].complete(jobs)
 
-        held = [n for numbers in done(together(6, work)) for n in numbers]
+        done(together(6, work))
         assert sorted(held) == list(range(40))
+        for first in range(8):
+            mine = [n for n in held if n % 8 == first]
+            assert mine == sorted(mine), "the jobs of one user came out of order"
 
     def test_what_is_complete_leaves(self, store: Store) -> None:
         """And only that."""
@@ -140,6 +162,7 @@ class StoreJobs(StoreSuite):
         sizes = []
         while jobs := store.claim(20, 60, at(0)):
             sizes.append([len(job.payload["seqs"]) for job in jobs])
+            store.complete(jobs)
         assert sizes == [[10, 10], [10, 10]]
         write(store, *[f"more {n}" for n in range(30)], embed=True)
         assert len(store.claim(5, 60, at(0))) == 1

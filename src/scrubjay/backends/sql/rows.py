@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -33,11 +32,6 @@ _TIERS = {tier.value: tier for tier in Tier}
 _STATES = {state.value: state for state in State}
 _ROLES = {role.value: role for role in Role}
 _CLASSES = {source_class.value: source_class for source_class in SourceClass}
-
-RECORD_COLUMNS = """id, seq, kind, tier, state, role, source_class, content, language, trust,
-    confidence, importance, occurred_at, recorded_at, valid_from, valid_to, retired_at, expires_at,
-    version, supersedes, superseded_by, reason, agent_id, session_id, namespace, device_id,
-    metadata"""
 
 
 def micros(value: datetime) -> int:
@@ -146,7 +140,7 @@ class Rows:
         except _UNREADABLE as exc:
             raise _damage(purpose) from exc
 
-    def turn_row(self, turn: Turn, pid: int, key: PartitionKey) -> tuple[Any, ...]:
+    def turn_row(self, turn: Turn, pid: object, key: PartitionKey) -> tuple[Any, ...]:
         """The values of `insert_turn`."""
         scope = turn.scope
         return (
@@ -192,10 +186,11 @@ class Rows:
         seq: int,
         content_hash: bytes,
         previous: int,
-        pid: int,
+        pid: object,
         key: PartitionKey,
+        first: Source | None,
     ) -> tuple[Any, ...]:
-        """The values of `insert_memory`."""
+        """The values of `insert_memory`; `first` is the source that stands in the row itself."""
         scope = record.scope
         return (
             id_bytes(record.id), pid, seq, record.kind.value, record.tier.value,
@@ -209,18 +204,22 @@ class Rows:
             id_bytes(record.superseded_by) if record.superseded_by else None, record.reason,
             scope.agent_id, scope.session_id, scope.namespace, scope.device_id,
             self.seal_metadata(record.metadata, key), previous,
+            *((id_bytes(first.turn_id), first.start, first.end, first.rule) if first
+              else (None, None, None, None)),
         )  # fmt: skip
 
     def record(
-        self, row: Sequence[Any], key: PartitionKey, sources: tuple[Source, ...]
+        self, row: Sequence[Any], key: PartitionKey, further: Sequence[Source]
     ) -> MemoryRecord:
-        """The record of a row of `RECORD_COLUMNS`."""
+        """The record of a row of the query `records`, with its further sources."""
         (
             id_, seq, kind, tier, state, role, source_class, content, language, trust, confidence,
             importance, occurred, recorded, valid_from, valid_to, retired, expires, version,
             supersedes, superseded_by, reason, agent, session, namespace, device, meta,
+            turn, start, stop, rule, _,
         ) = row  # fmt: skip
         try:
+            first = turn and Source(id_text(turn), start, stop, moment(occurred), session, rule)
             return MemoryRecord(
                 id=id_text(id_),
                 scope=_scope(key, agent, session, namespace, device),
@@ -246,7 +245,7 @@ class Rows:
                 superseded_by=id_text_or_none(superseded_by),
                 reason=reason,
                 metadata=self.open_metadata(meta, key),
-                sources=sources,
+                sources=_in_order(first, further),
                 seq=seq,
             )
         except _UNREADABLE as exc:
@@ -274,21 +273,23 @@ def _scope(
     )
 
 
-def sources_of(
-    connection: sqlite3.Connection, pid: int, seqs: Sequence[int]
-) -> dict[int, tuple[Source, ...]]:
-    """The sources of several memories, oldest first."""
-    found: dict[int, list[Source]] = {}
-    marks = ",".join("?" * len(seqs))
-    rows = connection.execute(
-        "SELECT seq, turn, start, stop, occurred_at, session_id, rule FROM sources"
-        f" WHERE pid = ? AND seq IN ({marks})",
-        (pid, *seqs),
-    )
-    for seq, turn, start, stop, occurred, session, rule in rows:
-        source = Source(id_text(turn), start, stop, moment(occurred), session, rule)
-        found.setdefault(seq, []).append(source)
-    for sources in found.values():
-        if len(sources) > 1:  # the key's order is that of recording, which need not be of saying
-            sources.sort(key=lambda source: source.occurred_at)
-    return {seq: tuple(sources) for seq, sources in found.items()}
+def source_of(row: Sequence[Any]) -> Source:
+    """The source of a row of the query `sources_of`, whose first column is the sequence."""
+    _, turn, start, stop, occurred, session, rule = row
+    return Source(id_text(turn), start, stop, moment(occurred), session, rule)
+
+
+def _in_order(first: Source | None, further: Sequence[Source]) -> tuple[Source, ...]:
+    """All sources, the oldest first."""
+    if not further:
+        return (first,) if first else ()
+    known = [*([first] if first else []), *further]
+    return tuple(sorted(known, key=lambda s: (s.occurred_at, s.turn_id, s.start)))
+
+
+def first_source(record: MemoryRecord) -> Source | None:
+    """The source that was said at the memory's own time, in its own session."""
+    for source in record.sources:
+        if (source.occurred_at, source.session_id) == (record.occurred_at, record.scope.session_id):
+            return source
+    return None

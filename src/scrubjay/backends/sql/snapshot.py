@@ -1,58 +1,45 @@
-"""One consistent view of the file, as `ports.Snapshot` asks."""
+"""One consistent view of a store, as `ports.Snapshot` asks."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
-from scrubjay.backends.sqlite.connection import Reading
-from scrubjay.backends.sqlite.queries import query
-from scrubjay.backends.sqlite.rows import (
-    RECORD_COLUMNS,
-    Rows,
-    id_bytes,
-    micros,
-    sources_of,
-)
-from scrubjay.model import MemoryRecord, PartitionKey, State, Turn
+from scrubjay.backends.sql.rows import Rows, id_bytes, micros, source_of
+from scrubjay.backends.sql.session import Session
+from scrubjay.model import MemoryRecord, PartitionKey, Source, State, Turn
 from scrubjay.storage import Criteria, PartitionState, SegmentInfo, TailWords
 
-_CHUNK = 500  # bound variables in one statement
 
-
-class SqliteSnapshot:
+class SqlSnapshot:
     """Reads inside one read transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, rows: Rows) -> None:
-        self._connection = connection
+    def __init__(self, session: Session, rows: Rows) -> None:
+        self._session = session
         self._rows = rows
 
     def partitions(self, keys: Sequence[PartitionKey]) -> list[PartitionState]:
         """See `Snapshot.partitions`."""
-        found = []
-        for key in keys:
-            row = self._connection.execute(
-                query("find_partition"), (key.tenant, key.subject, key.owner)
-            ).fetchone()
-            if row is not None:
-                found.append(PartitionState(key, *row[:4]))
-        return found
+        rows = self._session.partitions(keys)
+        return [
+            PartitionState(key, *row)
+            for key, row in zip(keys, rows, strict=True)
+            if row is not None
+        ]
 
     def segments(self, partition: PartitionState) -> list[SegmentInfo]:
         """See `Snapshot.segments`."""
-        rows = self._connection.execute(query("list_segments"), (partition.pid,))
-        return [SegmentInfo(*row) for row in rows]
+        return [SegmentInfo(*row) for row in self._session.all("list_segments", partition.pid)]
 
     def segment_blob(self, partition: PartitionState, sid: int) -> bytes:
         """See `Snapshot.segment_blob`."""
-        row = self._connection.execute(query("segment_blob"), (partition.pid, sid)).fetchone()
+        row = self._session.one("segment_blob", partition.pid, sid)
+        assert row is not None, "`segments` listed it"
         return self._rows.open_bytes(row[0], partition.key, "segment")
 
     def tail_words(self, partition: PartitionState, after: int = 0) -> list[TailWords]:
         """See `Snapshot.tail_words`."""
-        rows = self._connection.execute(query("tail_words"), (partition.pid, after))
+        rows = self._session.all("tail_words", partition.pid, after)
         return [
             TailWords(
                 seq,
@@ -70,43 +57,34 @@ class SqliteSnapshot:
         self, partition: PartitionState, model: int, after: int = 0
     ) -> list[tuple[int, int, bytes]]:
         """See `Snapshot.tail_vectors`."""
-        rows = self._connection.execute(query("tail_vectors"), (partition.pid, model, after))
         return [
             (vid, seq, self._rows.open_bytes(blob, partition.key, "vector"))
-            for vid, seq, blob in rows
+            for vid, seq, blob in self._session.all("tail_vectors", partition.pid, model, after)
         ]
 
     def vectors(
         self, partition: PartitionState, model: int, seqs: Sequence[int]
     ) -> dict[int, bytes]:
         """See `Snapshot.vectors`."""
-        found: dict[int, bytes] = {}
-        for part in _chunks(seqs):
-            marks = ",".join("?" * len(part))
-            for seq, blob in self._connection.execute(
-                f"SELECT seq, blob FROM vectors WHERE pid = ? AND model = ? AND seq IN ({marks})",
-                (partition.pid, model, *part),
-            ):
-                found[seq] = self._rows.open_bytes(blob, partition.key, "vector")
-        return found
+        found = self._session.all("vectors_of", partition.pid, model, list(seqs))
+        return {seq: self._rows.open_bytes(blob, partition.key, "vector") for seq, blob in found}
 
     def hidden(self, partition: PartitionState) -> list[int]:
         """See `Snapshot.hidden`."""
-        return [row[0] for row in self._connection.execute(query("hidden"), (partition.pid,))]
+        return [row[0] for row in self._session.all("hidden", partition.pid)]
 
     def expiries(self, partition: PartitionState) -> list[tuple[int, int]]:
         """See `Snapshot.expiries`."""
-        return self._connection.execute(query("expiries"), (partition.pid,)).fetchall()
+        return [(seq, at) for seq, at in self._session.all("expiries", partition.pid)]
 
     def models(self) -> list[int]:
         """See `Snapshot.models`."""
-        rows = self._connection.execute("SELECT model FROM models ORDER BY model")
-        return [row[0] for row in rows]
+        return [row[0] for row in self._session.all("models")]
 
     def select(self, partition: PartitionState, criteria: Criteria) -> list[int]:
         """See `Snapshot.select`."""
         clauses, values = _conditions(partition.pid, criteria)
-        rows = self._connection.execute(
+        rows = self._session.select(
             f"SELECT m.seq FROM memories m WHERE {' AND '.join(clauses)} ORDER BY m.seq", values
         )
         return [row[0] for row in rows]
@@ -115,93 +93,50 @@ class SqliteSnapshot:
         self, partition: PartitionState, after: int = 0
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """See `Snapshot.metadata`."""
-        for seq, blob in self._connection.execute(query("metadata"), (partition.pid, after)):
+        for seq, blob in self._session.all("metadata", partition.pid, after):
             yield seq, self._rows.open_metadata(blob, partition.key)
 
     def records(self, partition: PartitionState, seqs: Sequence[int]) -> list[MemoryRecord]:
         """See `Snapshot.records`."""
-        found: dict[int, MemoryRecord] = {}
-        for part in _chunks(seqs):
-            marks = ",".join("?" * len(part))
-            rows = self._connection.execute(
-                f"SELECT {RECORD_COLUMNS} FROM memories WHERE pid = ? AND seq IN ({marks})",
-                (partition.pid, *part),
-            ).fetchall()
-            sources = sources_of(self._connection, partition.pid, part) if rows else {}
-            for row in rows:
-                found[row[1]] = self._rows.record(row, partition.key, sources.get(row[1], ()))
+        rows = self._session.all("records", partition.pid, list(seqs)) if seqs else []
+        repeated = [row[1] for row in rows if row[-1]]
+        further: dict[int, list[Source]] = {}
+        if repeated:
+            for row in self._session.all("sources_of", partition.pid, repeated):
+                further.setdefault(row[0], []).append(source_of(row))
+        found = {
+            row[1]: self._rows.record(row, partition.key, further.get(row[1], ())) for row in rows
+        }
         return [found[seq] for seq in seqs if seq in found]
 
     def links(self, partition: PartitionState) -> dict[int, int]:
         """See `Snapshot.links`."""
-        return dict(self._connection.execute(query("links"), (partition.pid,)).fetchall())
+        return dict(self._session.all("links", partition.pid))
 
     def locate(self, keys: Sequence[PartitionKey], memory_id: str) -> MemoryRecord | None:
         """See `Snapshot.locate`."""
-        row = self._connection.execute(query("locate"), (id_bytes(memory_id),)).fetchone()
-        if row is None:
-            return None
         for partition in self.partitions(keys):
-            if partition.pid == row[0]:
-                return self.records(partition, [row[1]])[0]
+            row = self._session.one("locate", partition.pid, id_bytes(memory_id))
+            if row is not None:
+                return self.records(partition, [row[0]])[0]
         return None
 
     def chain(self, partition: PartitionState, record: MemoryRecord) -> list[MemoryRecord]:
         """See `Snapshot.chain`."""
-        rows = self._connection.execute(
-            "WITH RECURSIVE back(id, prior) AS ("
-            "  SELECT id, supersedes FROM memories WHERE pid = ?1 AND id = ?2"
-            "  UNION SELECT m.id, m.supersedes FROM memories m JOIN back ON m.id = back.prior"
-            "   WHERE m.pid = ?1),"
-            " forth(id, next) AS ("
-            "  SELECT id, superseded_by FROM memories WHERE pid = ?1 AND id = ?2"
-            "  UNION SELECT m.id, m.superseded_by FROM memories m JOIN forth ON m.id = forth.next"
-            "   WHERE m.pid = ?1)"
-            " SELECT seq FROM memories WHERE pid = ?1"
-            " AND id IN (SELECT id FROM back UNION SELECT id FROM forth) ORDER BY version, seq",
-            (partition.pid, id_bytes(record.id)),
-        ).fetchall()
+        pid, id_ = partition.pid, id_bytes(record.id)
+        rows = self._session.all("chain", pid, id_, pid, pid, id_, pid, pid)
         return self.records(partition, [row[0] for row in rows])
 
     def turns(self, partition: PartitionState) -> Iterator[Turn]:
         """See `Snapshot.turns`."""
         after = 0
-        while True:
-            rows = self._connection.execute(query("turns"), (partition.pid, after)).fetchall()
-            if not rows:
-                return
+        while rows := self._session.all("turns", partition.pid, after):
             for row in rows:
                 yield self._rows.turn(row, partition.key)
             after = rows[-1][0]
 
 
-class SnapshotReading:
-    """The context of a snapshot."""
-
-    __slots__ = ("_reading", "_rows")
-
-    def __init__(self, reading: Reading, rows: Rows) -> None:
-        self._reading = reading
-        self._rows = rows
-
-    def __enter__(self) -> SqliteSnapshot:
-        return SqliteSnapshot(self._reading.__enter__(), self._rows)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._reading.__exit__(kind, error, trace)
-
-
-def _chunks(seqs: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(seqs), _CHUNK):
-        yield seqs[start : start + _CHUNK]
-
-
-def _conditions(pid: int, criteria: Criteria) -> tuple[list[str], list[Any]]:
+def _conditions(pid: object, criteria: Criteria) -> tuple[list[str], list[Any]]:
     """WHERE clauses, each value bound, for a query over `memories m`."""
     clauses: list[str] = ["m.pid = ?"]
     values: list[Any] = [pid]
@@ -223,7 +158,7 @@ def _conditions(pid: int, criteria: Criteria) -> tuple[list[str], list[Any]]:
     if criteria.session_id is not None:
         add(
             "m.seq IN (SELECT seq FROM memories WHERE pid = ? AND session_id = ?"
-            " UNION ALL SELECT seq FROM sources WHERE pid = ? AND repeated = 1 AND session_id = ?)",
+            " UNION ALL SELECT seq FROM sources WHERE pid = ? AND session_id = ?)",
             *(pid, criteria.session_id, pid, criteria.session_id),
         )
     if criteria.since is not None or criteria.until is not None:
@@ -231,7 +166,7 @@ def _conditions(pid: int, criteria: Criteria) -> tuple[list[str], list[Any]]:
         high = micros(criteria.until) if criteria.until else 1 << 62
         add(
             "(m.occurred_at >= ? AND m.occurred_at < ? OR m.seq IN (SELECT s.seq FROM sources s"
-            " WHERE s.pid = ? AND s.repeated = 1 AND s.occurred_at >= ? AND s.occurred_at < ?))",
+            " WHERE s.pid = ? AND s.occurred_at >= ? AND s.occurred_at < ?))",
             *(low, high, pid, low, high),
         )
     if criteria.known_at is not None:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import sqlite3
+from scrubjay.backends.sql.session import Session
 
 _RULES = (
     ("memories without a partition",
      "SELECT count(*) FROM memories WHERE pid NOT IN (SELECT pid FROM partitions)"),
     ("memories at or past their partition's next sequence",
-     "SELECT count(*) FROM memories m JOIN partitions p USING (pid) WHERE m.seq >= p.next_seq"),
+     "SELECT count(*) FROM memories m JOIN partitions p ON p.pid = m.pid"
+     " WHERE m.seq >= p.next_seq"),
     ("sources without a memory",
      "SELECT count(*) FROM sources s WHERE NOT EXISTS"
      " (SELECT 1 FROM memories m WHERE m.pid = s.pid AND m.seq = s.seq)"),
     ("sources without a turn",
-     "SELECT count(*) FROM sources s WHERE NOT EXISTS (SELECT 1 FROM turns t WHERE t.tid = s.tid"
+     "SELECT count(*) FROM sources s WHERE NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = s.turn"
      " AND t.pid = s.pid)"),
+    ("memories whose first turn is gone",
+     "SELECT count(*) FROM memories m WHERE m.turn IS NOT NULL AND NOT EXISTS"
+     " (SELECT 1 FROM turns t WHERE t.id = m.turn AND t.pid = m.pid)"),
     ("memories without a source",
-     "SELECT count(*) FROM memories m WHERE NOT EXISTS"
+     "SELECT count(*) FROM memories m WHERE m.turn IS NULL AND NOT EXISTS"
      " (SELECT 1 FROM sources s WHERE s.pid = m.pid AND s.seq = m.seq)"),
+    ("memories with a wrong count of sources",
+     "SELECT count(*) FROM memories m WHERE m.repeats <> (SELECT count(*) FROM sources s"
+     " WHERE s.pid = m.pid AND s.seq = m.seq)"),
     ("vectors without a memory",
      "SELECT count(*) FROM vectors v WHERE NOT EXISTS"
      " (SELECT 1 FROM memories m WHERE m.pid = v.pid AND m.seq = v.seq)"),
@@ -35,15 +42,11 @@ _RULES = (
 )  # fmt: skip
 
 
-def check(connection: sqlite3.Connection) -> list[str]:
-    """What is wrong, a line each; [] when sound."""
-    found = [
-        f"the file: {row[0]}"
-        for row in connection.execute("PRAGMA integrity_check(20)")
-        if row[0] != "ok"
-    ]
+def check(session: Session) -> list[str]:
+    """What is wrong between the tables, a line each; [] when sound."""
+    found = []
     for name, sql in _RULES:
-        count = connection.execute(sql).fetchone()[0]
+        ((count,),) = session.select(sql)
         if count:
             found.append(f"{count} {name}")
     return found
