@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg_pool import ConnectionPool
 
+from places import Databases
 from scrubjay import errors
 from scrubjay.backends.postgres import vectors_plan as plan
 from scrubjay.backends.postgres import vectors_tables as tables
@@ -40,8 +41,21 @@ def pid_of(key: PartitionKey) -> bytes:
 
 
 @pytest.fixture
-def pool(postgres_url: str) -> Iterator[ConnectionPool]:
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
+def database(shared_databases: Databases) -> Iterator[str]:
+    """The name of a database without a store, which would take longer to make than a test takes."""
+    name = shared_databases.server.create_database()
+    yield name
+    shared_databases.server.drop_database(name)
+
+
+@pytest.fixture
+def url(database: str, shared_databases: Databases) -> str:
+    return shared_databases.server.url(database)
+
+
+@pytest.fixture
+def pool(url: str) -> Iterator[ConnectionPool]:
+    with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA IF NOT EXISTS scrubjay")
         connection.execute(
             "DO $$ BEGIN CREATE ROLE scrubjay_app NOLOGIN; "
@@ -50,7 +64,7 @@ def pool(postgres_url: str) -> Iterator[ConnectionPool]:
         connection.execute("GRANT scrubjay_app TO CURRENT_USER")
         connection.execute("GRANT USAGE ON SCHEMA scrubjay TO scrubjay_app")
     with ConnectionPool(
-        postgres_url, min_size=1, max_size=6, kwargs={"autocommit": True}, open=True
+        url, min_size=1, max_size=6, kwargs={"autocommit": True}, open=True
     ) as opened:
         yield opened
 
@@ -425,7 +439,7 @@ def test_a_build_that_was_killed(two_users: PgVectorIndex, pool: ConnectionPool)
     assert before != after
 
 
-def test_a_session_is_given_back_as_it_was(two_users: PgVectorIndex, postgres_url: str) -> None:
+def test_a_session_is_given_back_as_it_was(two_users: PgVectorIndex, url: str) -> None:
     """Whatever role and time limits the pool's connections have."""
     asked = (
         "SELECT current_setting('role'), current_setting('statement_timeout'), "
@@ -440,7 +454,7 @@ def test_a_session_is_given_back_as_it_was(two_users: PgVectorIndex, postgres_ur
         connection.execute("SET statement_timeout = '12s'")
 
     with ConnectionPool(
-        postgres_url, min_size=1, max_size=1, kwargs={"autocommit": True}, configure=configure
+        url, min_size=1, max_size=1, kwargs={"autocommit": True}, configure=configure
     ) as pool:
         with pool.connection() as connection:
             before = connection.execute(asked).fetchone()
@@ -535,10 +549,9 @@ def test_the_database_is_gone(make: Callable[..., PgVectorIndex]) -> None:
 
 
 def test_no_pgvector(
-    make: Callable[..., PgVectorIndex], shared_server: Any, pool: ConnectionPool
+    make: Callable[..., PgVectorIndex], database: str, shared_databases: Databases
 ) -> None:
-    database = pool.conninfo.rpartition("/")[2]
-    with shared_server.superuser(database) as connection:
+    with shared_databases.server.superuser(database) as connection:
         connection.execute("DROP EXTENSION vector")
     index = make()
     assert index.search(ADA, MODEL, unit(1, 16)[0], 1) == []
@@ -549,10 +562,9 @@ def test_no_pgvector(
 
 
 def test_pgvector_in_a_schema_of_its_own(
-    make: Callable[..., PgVectorIndex], shared_server: Any, pool: ConnectionPool
+    make: Callable[..., PgVectorIndex], database: str, shared_databases: Databases
 ) -> None:
-    database = pool.conninfo.rpartition("/")[2]
-    with shared_server.superuser(database) as connection:
+    with shared_databases.server.superuser(database) as connection:
         connection.execute('CREATE SCHEMA "Ext; x"')
         connection.execute('GRANT USAGE ON SCHEMA "Ext; x" TO PUBLIC')
         connection.execute('ALTER EXTENSION vector SET SCHEMA "Ext; x"')

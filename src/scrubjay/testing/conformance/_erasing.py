@@ -282,5 +282,5 @@ class StoreErase(StoreSuite):
             "before": Target(before=at(0)),
             "whole": Target(whole=True),
         }
-        erasure = store.erase([ADA], targets[what], without, T0)
-            assert PLANTED.encode() not in stored_bytes()
+        store.erase([ADA], targets[what], without, T0)
+        assert PLANTED.encode() not in stored_bytes()
