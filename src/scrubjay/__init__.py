@@ -37,13 +37,14 @@ if TYPE_CHECKING:
     from scrubjay.life.upkeep import Health
     from scrubjay.read.pack import Context
     from scrubjay.settings import Settings
-    from scrubjay.wiring import AsyncMemory, Memory
+    from scrubjay.wiring import AsyncMemory, Memory, migrate
 
 __version__ = "0.1.0"
 
 _LATE = {
     "Memory": "scrubjay.wiring",
     "AsyncMemory": "scrubjay.wiring",
+    "migrate": "scrubjay.wiring",
     "Settings": "scrubjay.settings",
     "Context": "scrubjay.read.pack",
     "Health": "scrubjay.life.upkeep",
@@ -65,5 +66,5 @@ __all__ = [
     "OWNER", "AsyncMemory", "Context", "Erasure", "Health", "Hit", "Kind", "Memory",
     "MemoryRecord", "Page", "Principal", "RecallPolicy", "Receipt", "Result", "Right", "Role",
     "Scope", "Settings", "Source", "SourceClass", "State", "Tier", "Turn", "Version",
-    "Visibility", "errors",
+    "Visibility", "errors", "migrate",
 ]  # fmt: skip

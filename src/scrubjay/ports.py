@@ -34,9 +34,11 @@ from scrubjay.storage import (
     Entry,
     JobCounts,
     Journalled,
+    Marks,
     ModelRow,
     NewMemory,
     NewSegment,
+    Origin,
     PartitionState,
     Request,
     RewriteSegment,
@@ -162,9 +164,12 @@ class Store(Protocol):
         memories: Sequence[NewMemory],
         *,
         embed: bool,
+        exact: bool = False,
     ) -> tuple[int, int]:
         """Write an export's rows as they are: ids, times, states, versions.
 
+        An active memory that says what another active one says is skipped, unless `exact` asks
+        for a true copy.
         Returns (written, skipped). A turn or memory whose id is in the partition, or has a
         tombstone, is skipped. An id that another partition holds raises `InvalidInput`.
         """
@@ -301,6 +306,22 @@ class Store(Protocol):
 
     def secret(self) -> bytes:
         """32 random bytes of this store, for keyed digests."""
+
+    def origin(self) -> Origin:
+        """What makes this store the one it is."""
+
+    def adopt(self, origin: Origin) -> None:
+        """Go on as the store that `origin` is of, from which everything is about to be copied.
+
+        Raises `InvalidInput`, with nothing changed, when this store has partitions of its own
+        and another secret.
+        """
+
+    def marks(self, partition: PartitionKey) -> Marks:
+        """The tombstones and idempotency keys of a partition."""
+
+    def add_marks(self, partition: PartitionKey, marks: Marks) -> None:
+        """Add to a partition's tombstones and idempotency keys; those that are there stay."""
 
     def size(self) -> int:
         """Bytes on disk."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from scrubjay.model import Kind, MemoryRecord, PartitionKey, State, Tier, Turn
 
@@ -56,6 +56,30 @@ class Journalled:
     turn_ids: tuple[str, ...]
     repeated: frozenset[str] = frozenset()
     replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a partition keeps besides its memories.
+
+    `tombstones` are (origin, digest, microseconds since 1970) of what was forgotten; `requests`
+    are (key, digest, outcome) of the idempotency keys, the outcome as `Store.journal` kept it.
+    """
+
+    tombstones: tuple[tuple[bytes, bytes, int], ...] = ()
+    requests: tuple[tuple[str, bytes, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What makes a store the one it is: its secret, and which partitions it has forgotten whole.
+
+    `forgotten` are (mark, next sequence, generation, microseconds since 1970); a mark is a keyed
+    hash that names nobody.
+    """
+
+    secret: bytes
+    forgotten: tuple[tuple[bytes, int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

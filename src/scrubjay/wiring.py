@@ -15,6 +15,7 @@ from scrubjay.errors import InvalidInput, SettingsError
 from scrubjay.guard.crypt import PlainCodec
 from scrubjay.index.cache import IndexCache
 from scrubjay.index.embedding import Embedding
+from scrubjay.interchange.moving import Moved, move
 from scrubjay.keeper import Parts
 from scrubjay.memory import MemoryCore
 from scrubjay.model import RecallPolicy
@@ -182,6 +183,40 @@ class Memory(MemoryCore):
         progress: Progress | None = None,
     ) -> None:
         super().__init__(_assemble(path, settings, clock, embedder, progress))
+
+
+def migrate(
+    source: str | Path,
+    target: str | Path,
+    *,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> Moved:
+    """Copy a whole store into another of any kind: a directory, or a `postgresql://` URL.
+
+    Turns, memories with all their versions, vectors, idempotency keys, and what was forgotten. The
+    source is only read; the target is empty, or holds part of an earlier call's work, which is
+    taken up. Every user's rows and vectors are then compared by their checksums. Raises
+    `InvalidInput` for a target that is another store's or a source that is not there, and
+    `StoreDamaged` when someone wrote meanwhile and the two differ.
+
+    >>> import tempfile
+    >>> here, there = tempfile.mkdtemp(), tempfile.mkdtemp()
+    >>> with Memory(here, embedder="none") as memory:
+    ...     _ = memory.add("The spare key is with Mira.", user_id="ada")
+    >>> migrate(here, there).memories
+    1
+    """
+    chosen = settings_module.load() if settings is None else settings
+    if isinstance(source, Path) or "://" not in source:
+        folder = _directory(source)
+        if not folder.is_dir() or not any(folder.iterdir()):
+            raise InvalidInput(f"there is no store in {folder}; name the one to be copied")
+    with (
+        contextlib.closing(open_store(source, chosen)) as here,
+        contextlib.closing(open_store(target, chosen)) as there,
+    ):
+        return move(here, there, system_clock(), progress)
 
 
 class AsyncMemory(AsyncMemoryCore):

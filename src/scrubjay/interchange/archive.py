@@ -65,7 +65,7 @@ def export(store: Store, keys: Sequence[PartitionKey], path: Path) -> dict[str, 
         ):
             header = {"type": "header", "format": FORMAT, "version": VERSION}
             file.write(metadata_json.dumps(header) + "\n")
-            for line in _lines(snapshot, keys):
+            for line in lines(snapshot, keys):
                 text = metadata_json.dumps(line).translate(_LINE_ENDS) + "\n"
                 digest.update(text.encode("utf-8"))
                 file.write(text)
@@ -79,7 +79,8 @@ def export(store: Store, keys: Sequence[PartitionKey], path: Path) -> dict[str, 
     return counts
 
 
-def _lines(snapshot: Snapshot, keys: Sequence[PartitionKey]) -> Iterator[dict[str, Any]]:
+def lines(snapshot: Snapshot, keys: Sequence[PartitionKey]) -> Iterator[dict[str, Any]]:
+    """Everything of these partitions as an export has it, an object a line."""
     everything = Criteria(now=datetime.now(UTC), states=None)
     for state in snapshot.partitions(keys):
         owner = state.key.owner

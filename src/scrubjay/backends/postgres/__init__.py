@@ -214,14 +214,13 @@ class PostgresStore(SqlStore):
     def restore(self, source: str, rewrite: RewriteSegment) -> int:
         """See `Store.restore`."""
         left_out = self._db.write(
-            None, lambda s: backup.restore(s, self._rows, source, rewrite, self._adopt)
+            None, lambda s: backup.restore(s, self._rows, source, rewrite, self._use_secret)
         )
         self._next.clear()
         return left_out
 
-    def _adopt(self, secret: bytes) -> None:
-        """From now on partitions are numbered by this secret."""
-        self._secret = secret
+    def _use_secret(self, secret: bytes) -> None:
+        super()._use_secret(secret)
         self._numbers = {}
 
     def size(self) -> int:

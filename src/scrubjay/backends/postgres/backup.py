@@ -62,13 +62,11 @@ def backup(
                     progress(place + 1, len(_TABLES))
             manifest = {"format": FORMAT, "schema": newest(), "columns": columns, "rows": counts}
             archive.writestr("manifest.json", json.dumps(manifest))
+        partial.replace(target)
     except OSError as exc:
-        partial.unlink(missing_ok=True)
         raise StoreError(f"{target} cannot be written ({exc.strerror}); name another file") from exc
-    except BaseException:
+    finally:
         partial.unlink(missing_ok=True)
-        raise
-    partial.replace(target)
 
 
 def _columns(connection: Connection) -> dict[str, list[str]]:

@@ -9,7 +9,6 @@ the shared steps, in a transaction of several round trips.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -151,6 +150,6 @@ def arguments(
         asked = (request.key, request.digest, kept)
     return (
         wall, pid, first, prepared.hashes, prepared.said, prepared.said_blobs, prepared.kept,
-        prepared.kept_blobs, *asked, payloads, sizes, priority, time.time_ns() // 1000,
+        prepared.kept_blobs, *asked, payloads, sizes, priority, steps.present_micros(),
         steps.SEAL_AT, rows.seal_json({}, key, "payload"),
     )  # fmt: skip

@@ -27,13 +27,13 @@ ORDER BY priority, jid LIMIT ? FOR UPDATE OF j SKIP LOCKED
 -- One import at a time looks whether an id is another's.
 SELECT pg_advisory_xact_lock(hashtext('scrubjay imports'))
 
--- name: memory_elsewhere
--- Whether another partition has a memory of this id.
-SELECT 1 WHERE is_elsewhere('memory', ?, ?)
+-- name: memories_elsewhere
+-- Which of these ids are memories of other partitions.
+SELECT elsewhere('memory', ?, ?)
 
--- name: turn_elsewhere
--- Whether another partition has a turn of this id.
-SELECT 1 WHERE is_elsewhere('turn', ?, ?)
+-- name: turns_elsewhere
+-- Which of these ids are turns of other partitions.
+SELECT elsewhere('turn', ?, ?)
 
 -- name: journal
 -- Journal what is new in one round trip.

@@ -112,8 +112,13 @@ def add_seal_job(session: Session, rows: Rows, partition: Partition) -> None:
 def insert_job(
     session: Session, pid: object, kind: str, priority: int, size: int, payload: bytes
 ) -> None:
-    """Add background work. Jobs live by the real clock, not by the memory's."""
-    session.change("insert_job", pid, kind, priority, size, time.time_ns() // 1000, payload)
+    """Add background work."""
+    session.change("insert_job", pid, kind, priority, size, present_micros(), payload)
+
+
+def present_micros() -> int:
+    """Jobs live by the real clock, not by the memory's."""
+    return time.time_ns() // 1000
 
 
 def journal(
@@ -247,15 +252,21 @@ def supersede(
         micros(record.occurred_at), partition.pid, head_seq,
     )  # fmt: skip
     _, other = _repeated(session, partition, new)
-    # Another chain already says this: two chains stay two, so this version's hash is its own.
-    digest = hashlib.blake2b(new.content_hash + id_bytes(record.id), digest_size=16).digest()
-    new = replace(new, record=record, content_hash=digest if other else new.content_hash)
+    new = replace(new, record=record)
+    if other:  # another chain already says this: two chains stay two
+        new = replace(new, content_hash=_own_hash(new))
     session.change("insert_turn", *rows.turn_row(entry.turn, partition.pid, partition.key))
     seq = insert_memory(session, rows, partition, new, 0)
     session.change("insert_edge", partition.pid, seq, "supersedes", head_seq)
     session.change("change_partition", partition.pid)
     close_partition(session, rows, partition, embed=embed, priority=0)
     return replace(record, seq=seq)
+
+
+def _own_hash(new: NewMemory) -> bytes:
+    """A hash that no other memory has, for one that says what another says."""
+    said = new.content_hash + id_bytes(new.record.id)
+    return hashlib.blake2b(said, digest_size=16).digest()
 
 
 def _head(session: Session, partition: Partition, id_: bytes) -> tuple[bytes, int, int]:
@@ -292,43 +303,41 @@ def import_rows(
     memories: Sequence[NewMemory],
     *,
     embed: bool,
+    exact: bool,
 ) -> tuple[int, int]:
     """See `Store.import_rows`. What was recorded before the whole was forgotten stays so."""
     session.one("lock_imports")
     partition = open_partition(session, key)
     forgotten = session.one("find_forgotten", partition_mark(read_secret(session), key))
     forgotten_at = forgotten[2] if forgotten else None
-    written = skipped = 0
-    for turn in turns:
-        if _is_older(turn.recorded_at, forgotten_at) or _is_known(
-            session, partition, "turn", turn.id
-        ):
-            skipped += 1
-            continue
-        session.change("insert_turn", *rows.turn_row(turn, partition.pid, key))
-        written += 1
+    there = _known(session, partition, "turns", [turn.id for turn in turns])
+    new_turns = [
+        turn
+        for turn in turns
+        if not _is_older(turn.recorded_at, forgotten_at) and id_bytes(turn.id) not in there
+    ]
+    session.change_each("insert_turn", [rows.turn_row(t, partition.pid, key) for t in new_turns])
+    there = _known(session, partition, "memories", [new.record.id for new in memories])
+    said = {id_bytes(source.turn_id) for new in memories for source in new.record.sources}
+    known_turns = {row[0] for row in session.all("turns_here", partition.pid, list(said))}
+    written = len(new_turns)
     for new in memories:
         record = new.record
-        if _is_older(record.recorded_at, forgotten_at) or _is_known(
-            session, partition, "memory", record.id
-        ):
-            skipped += 1
+        if _is_older(record.recorded_at, forgotten_at) or id_bytes(record.id) in there:
             continue
-        if record.state is State.ACTIVE and _repeated(session, partition, new)[1]:
-            skipped += 1
-            continue
-        known = tuple(
-            s
-            for s in record.sources
-            if session.one("find_turn", partition.pid, id_bytes(s.turn_id))
-        )
-        new = replace(new, record=replace(record, sources=known))
+        if record.state is State.ACTIVE:
+            if exact and session.one("find_repeated", partition.pid, new.content_hash):
+                new = replace(new, content_hash=_own_hash(new))
+            elif not exact and _repeated(session, partition, new)[1]:
+                continue
+        sources = tuple(s for s in record.sources if id_bytes(s.turn_id) in known_turns)
+        new = replace(new, record=replace(record, sources=sources))
         insert_memory(session, rows, partition, new, _seq_of(session, partition, new))
         written += 1
     session.change("link_versions", partition.pid)
     session.change("change_partition", partition.pid)
     close_partition(session, rows, partition, embed=embed, priority=1)
-    return written, skipped
+    return written, len(turns) + len(memories) - written
 
 
 def _seq_of(session: Session, partition: Partition, new: NewMemory) -> int:
@@ -341,16 +350,17 @@ def _is_older(recorded_at: datetime, forgotten_at: int | None) -> bool:
     return forgotten_at is not None and micros(recorded_at) <= forgotten_at
 
 
-def _is_known(session: Session, partition: Partition, what: str, id_text_: str) -> bool:
-    """Whether a row with this id is here already or was forgotten here."""
-    id_ = id_bytes(id_text_)
-    if session.one(f"{what}_elsewhere", id_, partition.pid) is not None:
+def _known(
+    session: Session, partition: Partition, table: str, ids: Sequence[str]
+) -> frozenset[bytes]:
+    """Which ids are here already, or were forgotten here. Raises for one that is another's."""
+    wanted = [id_bytes(id_) for id_ in ids]
+    foreign = session.all(f"{table}_elsewhere", partition.pid, wanted)
+    if foreign:
         raise InvalidInput(
-            f"the id {id_text_} belongs to another scope of this store; import with another "
-            "user (`--user`), which gives new ids"
+            f"the id {id_text(foreign[0][0])} belongs to another scope of this store; import with "
+            "another user (`--user`), which gives new ids"
         )
-    find = "find_turn" if what == "turn" else "locate"
-    return (
-        session.one(find, partition.pid, id_) is not None
-        or session.one("has_tombstone", partition.pid, id_) is not None
-    )
+    here = session.all(f"{table}_here", partition.pid, wanted)
+    gone = session.all("forgotten_here", partition.pid, wanted)
+    return frozenset(row[0] for row in here + gone)

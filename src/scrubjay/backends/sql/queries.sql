@@ -1,4 +1,5 @@
--- Statements that every SQL store understands. `?` marks a value, `IN (?*)` a list of integers.
+-- Statements that every SQL store understands. `?` marks a value, `IN (?*)` a list of integers or
+-- of blobs.
 
 -- name: find_partition
 -- The row of one partition.
@@ -57,6 +58,10 @@ SELECT mark, next_seq, generation, forgotten_at FROM forgotten_partitions ORDER 
 -- name: secret
 -- The store's random bytes.
 SELECT value FROM meta WHERE key = 'secret'
+
+-- name: set_secret
+-- Take on another store's random bytes.
+UPDATE meta SET value = ? WHERE key = 'secret'
 
 -- name: find_request
 -- The outcome an idempotency key had before.
@@ -164,10 +169,6 @@ SELECT seq, version, superseded_by FROM memories WHERE pid = ? AND id = ?
 UPDATE memories SET state = 'superseded', superseded_by = ?, reason = ?, retired_at = ?,
     valid_to = coalesce(valid_to, ?)
 WHERE pid = ? AND seq = ?
-
--- name: has_tombstone
--- Whether an origin was forgotten here.
-SELECT 1 FROM tombstones WHERE pid = ? AND origin = ?
 
 -- name: insert_tombstone
 -- Remember that an origin was forgotten.
@@ -434,13 +435,25 @@ WHERE m.pid = ? AND m.supersedes IS NOT NULL ON CONFLICT DO NOTHING
 -- One import at a time looks whether an id is another's.
 SELECT 1
 
--- name: memory_elsewhere
--- Whether another partition has a memory of this id.
-SELECT 1 FROM memories WHERE id = ? AND pid <> ?
+-- name: memories_elsewhere
+-- Which of these ids are memories of other partitions.
+SELECT id FROM memories WHERE pid <> ? AND id IN (?*)
 
--- name: turn_elsewhere
--- Whether another partition has a turn of this id.
-SELECT 1 FROM turns WHERE id = ? AND pid <> ?
+-- name: turns_elsewhere
+-- Which of these ids are turns of other partitions.
+SELECT id FROM turns WHERE pid <> ? AND id IN (?*)
+
+-- name: memories_here
+-- Which of these ids are memories of a partition.
+SELECT id FROM memories WHERE pid = ? AND id IN (?*)
+
+-- name: turns_here
+-- Which of these ids are turns of a partition.
+SELECT id FROM turns WHERE pid = ? AND id IN (?*)
+
+-- name: forgotten_here
+-- Which of these origins a partition has forgotten.
+SELECT origin FROM tombstones WHERE pid = ? AND origin IN (?*)
 
 -- name: owner_of_memory
 -- Whose memory an id is.

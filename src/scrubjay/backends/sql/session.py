@@ -1,7 +1,7 @@
 """A connection inside a transaction, as the shared steps see it.
 
-Statements mark their values with `?`. `IN (?*)` takes a whole list of integers as one value,
-however long it is, so that no statement has a limit on its variables.
+Statements mark their values with `?`. `IN (?*)` takes a whole list of integers or of bytes as one
+value; one of integers may be of any length, one of bytes has up to some hundreds.
 """
 
 from __future__ import annotations

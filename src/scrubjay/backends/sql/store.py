@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
 
-from scrubjay.backends.sql import checks, erase, jobs, journal, segments
+from scrubjay.backends.sql import checks, erase, jobs, journal, moving, segments
 from scrubjay.backends.sql.rows import Rows, id_bytes
 from scrubjay.backends.sql.session import Session
 from scrubjay.backends.sql.snapshot import SqlSnapshot
@@ -19,9 +19,11 @@ from scrubjay.storage import (
     Entry,
     JobCounts,
     Journalled,
+    Marks,
     ModelRow,
     NewMemory,
     NewSegment,
+    Origin,
     Request,
     RewriteSegment,
     Target,
@@ -93,11 +95,14 @@ class SqlStore(ABC):
         memories: Sequence[NewMemory],
         *,
         embed: bool,
+        exact: bool = False,
     ) -> tuple[int, int]:
         """See `Store.import_rows`."""
         return self._write(
             [partition],
-            lambda s: journal.import_rows(s, self._rows, partition, turns, memories, embed=embed),
+            lambda s: journal.import_rows(
+                s, self._rows, partition, turns, memories, embed=embed, exact=exact
+            ),
         )
 
     def erase(
@@ -289,6 +294,29 @@ class SqlStore(ABC):
         """See `Store.check`."""
         with self._read(None) as session:
             return checks.check(session)
+
+    def origin(self) -> Origin:
+        """See `Store.origin`."""
+        with self._read(None) as session:
+            return moving.origin(session)
+
+    def adopt(self, origin: Origin) -> None:
+        """See `Store.adopt`."""
+        self._write(None, lambda s: moving.adopt(s, origin))
+        self._use_secret(origin.secret)
+
+    def _use_secret(self, secret: bytes) -> None:
+        """From now on everything is keyed by this secret."""
+        self._secret = secret
+
+    def marks(self, partition: PartitionKey) -> Marks:
+        """See `Store.marks`."""
+        with self._read([partition]) as session:
+            return moving.marks(session, self._rows, partition)
+
+    def add_marks(self, partition: PartitionKey, marks: Marks) -> None:
+        """See `Store.add_marks`."""
+        self._write([partition], lambda s: moving.add_marks(s, self._rows, partition, marks))
 
     def secret(self) -> bytes:
         """See `Store.secret`."""

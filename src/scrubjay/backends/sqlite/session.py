@@ -12,18 +12,24 @@ from scrubjay.model import PartitionKey
 
 
 def _in_sqlite(sql: str) -> str:
-    """A list is bound as one JSON text, which has no limit that a list of variables has."""
-    return sql.replace("IN (?*)", "IN (SELECT value FROM json_each(?))")
+    """A list of integers is bound as one JSON text, of any length."""
+    return sql.replace("IN (?*)", _FROM_JSON)
 
 
+_FROM_JSON = "IN (SELECT value FROM json_each(?))"
 _STATEMENTS = {name: _in_sqlite(sql) for name, sql in queries.load("scrubjay.backends.sql").items()}
 
 
-def _bound(values: Sequence[object]) -> Sequence[object]:
-    for value in values:
-        if value.__class__ is list:
-            return [json.dumps(v) if v.__class__ is list else v for v in values]
-    return values
+def _bound(sql: str, values: Sequence[object]) -> tuple[str, Sequence[object]]:
+    """The statement and its values, with any list as SQLite takes it: JSON has no blobs."""
+    for place, value in enumerate(values):
+        if isinstance(value, list):
+            before, after = values[:place], values[place + 1 :]
+            if value and isinstance(value[0], bytes):
+                marks = f"IN ({','.join('?' * len(value))})"
+                return sql.replace(_FROM_JSON, marks), (*before, *value, *after)
+            return sql, (*before, json.dumps(value), *after)
+    return sql, values
 
 
 class SqliteSession:
@@ -36,16 +42,16 @@ class SqliteSession:
 
     def all(self, name: str, *values: object) -> list[Row]:
         """See `Session.all`."""
-        return self.connection.execute(_STATEMENTS[name], _bound(values)).fetchall()
+        return self.connection.execute(*_bound(_STATEMENTS[name], values)).fetchall()
 
     def one(self, name: str, *values: object) -> Row | None:
         """See `Session.one`."""
-        row: Row | None = self.connection.execute(_STATEMENTS[name], _bound(values)).fetchone()
+        row: Row | None = self.connection.execute(*_bound(_STATEMENTS[name], values)).fetchone()
         return row
 
     def change(self, name: str, *values: object) -> int:
         """See `Session.change`."""
-        return self.connection.execute(_STATEMENTS[name], _bound(values)).rowcount
+        return self.connection.execute(*_bound(_STATEMENTS[name], values)).rowcount
 
     def change_each(self, name: str, rows: Iterable[Sequence[object]]) -> None:
         """See `Session.change_each`."""
@@ -53,11 +59,11 @@ class SqliteSession:
 
     def select(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
         """See `Session.select`."""
-        return self.connection.execute(_in_sqlite(sql), _bound(values)).fetchall()
+        return self.connection.execute(*_bound(_in_sqlite(sql), values)).fetchall()
 
     def execute(self, sql: str, values: Sequence[object] = ()) -> int:
         """See `Session.execute`."""
-        return self.connection.execute(_in_sqlite(sql), _bound(values)).rowcount
+        return self.connection.execute(*_bound(_in_sqlite(sql), values)).rowcount
 
     def partitions(self, keys: Sequence[PartitionKey]) -> list[Row | None]:
         """See `Session.partitions`."""

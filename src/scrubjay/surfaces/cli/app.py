@@ -98,6 +98,7 @@ _GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "import": remember.import_,
         "backup": tend.backup,
         "restore": erase.restore,
+        "migrate": tend.migrate,
     },
     "Look after the store": {
         "stats": tend.stats,

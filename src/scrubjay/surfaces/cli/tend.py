@@ -9,6 +9,7 @@ import typer
 
 from scrubjay.errors import InvalidInput
 from scrubjay.surfaces.cli import opening, options, output, show
+from scrubjay.surfaces.cli.progress import Bars
 
 
 def export(
@@ -59,6 +60,41 @@ def backup(
         output.emit({"path": str(target), "bytes": size})
     else:
         output.say(f"wrote {output.counted(size, 'byte')} to {target}")
+
+
+def migrate(
+    source: Annotated[
+        str, options.option("--from", metavar="STORE", help="The store to copy: DIR or URL.")
+    ],
+    target: Annotated[
+        str, options.option("--to", metavar="STORE", help="An empty store: DIR or URL.")
+    ],
+    as_json: options.Json = False,
+) -> None:
+    """Copy a whole store into another: from a directory to PostgreSQL, back, or anywhere.
+
+    Memories, journal, vectors, idempotency keys and what was forgotten. The source is only read.
+    A migration that was stopped goes on when called again; at the end every user's rows and
+    vectors are compared by their checksums.
+
+    - `scrubjay migrate --from ./memories --to postgresql://user@db.example/memories`
+    """
+    from scrubjay import migrate as move
+
+    settings = opening.load_settings()
+    here, there = (opening.place(opening.checked_path(p)) for p in (source, target))
+    with Bars() as bars:
+        moved = move(here, there, settings=settings, progress=bars)
+    if as_json:
+        output.emit(moved.to_dict())
+    else:
+        memories = output.counted(moved.memories, "memory", "memories")
+        turns, users = output.counted(moved.turns, "turn"), output.counted(moved.partitions, "part")
+        output.say(
+            f"{memories}, {turns} and {output.counted(moved.vectors, 'vector')} of {users} are "
+            f"the same on both sides ({moved.already_there} were there already); sha256 "
+            f"{moved.sha256}"
+        )
 
 
 def stats(

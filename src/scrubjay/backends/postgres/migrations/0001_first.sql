@@ -240,21 +240,18 @@ BEGIN
 END
 $$;
 
--- Whether another partition has a turn or memory of this id: yes or no, and no more than that.
-CREATE FUNCTION is_elsewhere(what text, wanted bytea, own bytea) RETURNS boolean
+-- Which of these ids are another partition's turns or memories: no more than that.
+CREATE FUNCTION elsewhere(what text, own bytea, wanted bytea[]) RETURNS SETOF bytea
 LANGUAGE plpgsql
 AS $$
-DECLARE
-    found boolean;
 BEGIN
     PERFORM set_config('scrubjay.maintenance', 'on', true);
     IF what = 'turn' THEN
-        found := EXISTS (SELECT 1 FROM turns WHERE id = wanted AND pid <> own);
+        RETURN QUERY SELECT t.id FROM turns t WHERE t.id = ANY (wanted) AND t.pid <> own;
     ELSE
-        found := EXISTS (SELECT 1 FROM memories WHERE id = wanted AND pid <> own);
+        RETURN QUERY SELECT m.id FROM memories m WHERE m.id = ANY (wanted) AND m.pid <> own;
     END IF;
     PERFORM set_config('scrubjay.maintenance', '', true);
-    RETURN found;
 END
 $$;
 
