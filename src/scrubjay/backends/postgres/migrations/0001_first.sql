@@ -223,6 +223,7 @@ $$;
 -- Blobs are packed already: compressing them again costs time and saves nothing.
 ALTER TABLE segments ALTER COLUMN blob SET STORAGE EXTERNAL;
 
+-- The settings are read once in a statement, and not for each row: hence the selects.
 DO $$
 DECLARE
     walled text;
@@ -233,7 +234,8 @@ BEGIN
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', walled);
         EXECUTE format($policy$
             CREATE POLICY wall ON %I
-            USING (pid = ANY ((SELECT nullif(current_setting('scrubjay.pids', true), ''))::bytea[])
+            USING (pid = ANY ((SELECT nullif(current_setting('scrubjay.pids', true), '')::bytea[])
+                    ::bytea[])
                 OR (SELECT current_setting('scrubjay.maintenance', true)) = 'on')
             $policy$, walled);
     END LOOP;
