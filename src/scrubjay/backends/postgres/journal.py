@@ -67,7 +67,7 @@ def prepare(rows: Rows, key: PartitionKey, entries: Sequence[Entry]) -> Prepared
         conversation = turn.scope.session_id
         for new in entry.episodes:
             place = len(kept) + 1
-            after = last.get(conversation, 0) if conversation is not None else 0
+            after = last.get(conversation, 0)
             kept.append({"place": place, "after": after, **_narrowing(entry), **_memory(new)})
             kept_blobs += [
                 rows.seal_text(new.record.content, key, "content"),

@@ -192,6 +192,16 @@ class StoreJournal(StoreSuite):
         assert len(seen(store)) == 120
         assert store.check() == []
 
+    @pytest.mark.parametrize("session", [None, "s"])
+    def test_each_follows_the_one_before(self, store: Store, session: str | None) -> None:
+        """In its session, and within a call where there is none: from the first write on."""
+        write(store, "a", "b", session=session)
+        write(store, "c", session="other")
+        write(store, "d", "e", session=session)
+        with store.snapshot() as snapshot:
+            links = snapshot.links(state_of(snapshot))
+        assert links == ({2: 1, 4: 2, 5: 4} if session else {2: 1, 5: 4})
+
     def test_two_handles_write_at_once(self, store: Store, reopen: Reopen) -> None:
         """Handles share the partition's lock as threads do."""
         handles = [store, reopen(), reopen()]
