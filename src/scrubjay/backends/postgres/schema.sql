@@ -270,6 +270,7 @@ AS $$
 DECLARE
     free bigint;
     tail bigint;
+    each bytea;
 BEGIN
     PERFORM set_config('scrubjay.pids', wall, true);
     SELECT p.next_seq, p.tail_words INTO free, tail FROM partitions p WHERE p.pid = own
@@ -287,13 +288,16 @@ BEGIN
             RETURN -1;
         END IF;
     END IF;
-    IF EXISTS (SELECT 1 FROM memories m WHERE m.pid = own AND m.content_hash = ANY (hashes)
-            AND m.state = 'active') THEN
-        IF request IS NOT NULL THEN
-            DELETE FROM requests r WHERE r.pid = own AND r.key = request;
+    -- One hash after another: for an array the planner would rather read the whole partition.
+    FOREACH each IN ARRAY hashes LOOP
+        IF EXISTS (SELECT 1 FROM memories m WHERE m.pid = own AND m.content_hash = each
+                AND m.state = 'active') THEN
+            IF request IS NOT NULL THEN
+                DELETE FROM requests r WHERE r.pid = own AND r.key = request;
+            END IF;
+            RETURN -1;
         END IF;
-        RETURN -1;
-    END IF;
+    END LOOP;
     INSERT INTO turns (pid, id, role, source_class, content, occurred_at, recorded_at, agent_id,
         session_id, namespace, device_id, metadata)
     SELECT own, decode(t.id, 'hex'), t.role, t.source_class, said_blobs[2 * t.place - 1],

@@ -20,6 +20,8 @@ Progress = Callable[[int, int, str], None]
 
 SIZES = {"1k": (1_000, 1), "10k": (10_000, 1), "100k": (100_000, 1), "users": (100_000, 1_000)}
 """Name -> (memories, users among whom they are spread)."""
+SERVER_SIZES = {"1k": (1_000, 1), "10k": (10_000, 1), "200k": (200_000, 2_000)}
+"""The same for a PostgreSQL store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,25 +97,30 @@ class BenchReport:
 def run(
     sizes: Sequence[str] | None = None,
     *,
+    store: str | None = None,
     model: bool = True,
     progress: Progress | None = None,
 ) -> BenchReport:
-    """Measure every size of `sizes` (default all of `SIZES`) and, with `model`, the embedding.
+    """Measure every size of `sizes` and, with `model`, the embedding.
 
-    Takes about ten minutes for all. `progress(done, total, what)` is called between parts.
-    Raises `InvalidInput` for an unknown size.
+    `store` is the postgresql:// URL of an empty store to measure instead of a temporary
+    directory; what it is given is forgotten again. The sizes default to all of `SIZES`, or of
+    `SERVER_SIZES`, which take about ten minutes. `progress(done, total, what)` is called between
+    parts. Raises `InvalidInput` for an unknown size, or a store that is not empty.
     """
-    from scrubjay.evals.bench import measures
+    from scrubjay.evals.bench import measures, server
 
-    names = list(SIZES) if sizes is None else list(sizes)
+    known = SIZES if store is None else SERVER_SIZES
+    names = list(known) if sizes is None else list(sizes)
     for name in names:
-        if name not in SIZES:
-            raise InvalidInput(f"no size is called {name!r}; there are {', '.join(SIZES)}")
-    parts: list[tuple[str, Callable[[Path], list[Figure]]]] = [
-        (name, partial(measures.sized, name=name, count=SIZES[name][0], users=SIZES[name][1]))
-        for name in names
-    ]
-    if model:
+        if name not in known:
+            raise InvalidInput(f"no size is called {name!r}; there are {', '.join(known)}")
+    parts: list[tuple[str, Callable[[Path], list[Figure]]]] = []
+    for name in names:
+        count, users = known[name]
+        measured = measures.sized if store is None else partial(server.sized, url=store)
+        parts.append((name, partial(measured, name=name, count=count, users=users)))
+    if model and store is None:
         parts.append(("the model", measures.embedding))
     report = BenchReport()
     for done, (what, part) in enumerate(parts):

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _QUESTIONS = 200
-_ADDS = 300
+ADDS = 300
 _BATCH = 1_000
 
 
 @dataclass(slots=True)
-class _Load:
+class Load:
     """The texts, questions and vectors of one size."""
 
     name: str
@@ -39,9 +39,15 @@ class _Load:
     questions: list[str]
     asked: NDArray[np.float32]
     users: int
+    prefix: str = "user"
+
+    def user(self, number: int) -> str:
+        """The id of a user."""
+        return f"{self.prefix}-{number}"
 
     @property
     def embedder(self) -> data.ReadyVectors:
+        """Gives every text its vector at once."""
         import numpy as np
 
         return data.ReadyVectors(
@@ -53,17 +59,18 @@ class _Load:
         return list(range(user, len(self.texts), self.users))
 
 
-def _load(name: str, count: int, users: int) -> _Load:
-    return _Load(
+def make_load(name: str, count: int, users: int, prefix: str = "user") -> Load:
+    """The texts, questions and vectors of a size."""
+    return Load(
         name, data.texts(count), data.vectors(count), data.questions(_QUESTIONS),
-        data.vectors(_QUESTIONS, seed=7), users,
+        data.vectors(_QUESTIONS, seed=7), users, prefix,
     )  # fmt: skip
 
 
 def sized(folder: Path, name: str, count: int, users: int) -> list[Figure]:
     """Everything that depends on the size of the store."""
-    load = _load(name, count, users)
-    figures = _built(folder / "store", load)
+    load = make_load(name, count, users)
+    figures = built(folder / "store", load)
     figures += _recall(folder / "store", load)
     figures += _searching(folder / "store", load)
     figures += _reopened(folder / "store", load)
@@ -73,7 +80,7 @@ def sized(folder: Path, name: str, count: int, users: int) -> list[Figure]:
     return figures
 
 
-def _built(store: Path, load: _Load) -> list[Figure]:
+def built(store: Path | str, load: Load) -> list[Figure]:
     """Bulk ingest; then the background work, with vectors ready; and what it takes on disk."""
     count = len(load.texts)
     embedder = load.embedder
@@ -83,7 +90,7 @@ def _built(store: Path, load: _Load) -> list[Figure]:
             places = load.of_user(user)
             for start in range(0, len(places), _BATCH):
                 part = [load.texts[i] for i in places[start : start + _BATCH]]
-                memory.add(part, user_id=f"user-{user}", session_id=f"s{start}")
+                memory.add(part, user_id=load.user(user), session_id=f"s{start}")
         ingest_s = time.perf_counter() - began
     with Memory(store, embedder=embedder) as memory:
         began = time.perf_counter()
@@ -98,16 +105,20 @@ def _built(store: Path, load: _Load) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _adding(folder: Path, load: _Load) -> list[Figure]:
+def row_of(text: str) -> bytes:
+    """As many bytes as a memory writes: its turn, its content, its words."""
+    return text.encode() * 2 + bytes(9 * len(set(text.split())))
+
+
+def _adding(folder: Path, load: Load) -> list[Figure]:
     """One acknowledged `add` against one bare insert of as many bytes, by turns."""
-    new = data.texts(_ADDS, seed=99)
+    new = data.texts(ADDS, seed=99)
     bare = BareInsert(folder / "bare", "FULL")
     ours_ms, bare_ms = [], []
     with Memory(folder / "store", embedder=load.embedder) as memory:
         for n, text in enumerate(new):
-            body = text.encode() * 2 + bytes(9 * len(set(text.split())))  # turn, memory, words
-            bare_ms.append(timed_ms(partial(bare.insert, body)))
-            ours_ms.append(timed_ms(partial(memory.add, text, user_id="user-0")))
+            bare_ms.append(timed_ms(partial(bare.insert, row_of(text))))
+            ours_ms.append(timed_ms(partial(memory.add, text, user_id=load.user(0))))
             if n % 50 == 49:
                 memory.flush()
     bare.close()
@@ -119,12 +130,12 @@ def _adding(folder: Path, load: _Load) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _ask(memory: Memory, question: str, user: int) -> float:
+def ask(memory: Memory, question: str, user: str) -> float:
     """Milliseconds of a search without its question's embedding."""
-    return float(memory.search(question, user_id=f"user-{user}").timings["search"])
+    return float(memory.search(question, user_id=user).timings["search"])
 
 
-def _searching(store: Path, load: _Load) -> list[Figure]:
+def _searching(store: Path, load: Load) -> list[Figure]:
     """Warm searches against one bare FTS5 query plus one bare int8 scan, by turns."""
     places = load.of_user(0)
     bare_words = BareWords([load.texts[i] for i in places])
@@ -132,9 +143,9 @@ def _searching(store: Path, load: _Load) -> list[Figure]:
     ours_ms, bare_ms = [], []
     with Memory(store, embedder=load.embedder) as memory:
         for question in load.questions[:30]:
-            _ask(memory, question, 0)
+            ask(memory, question, load.user(0))
         for question, vector in zip(load.questions, load.asked, strict=True):
-            ours_ms.append(_ask(memory, question, 0))
+            ours_ms.append(ask(memory, question, load.user(0)))
             words_ms = timed_ms(partial(bare_words.search, question))
             bare_ms.append(words_ms + timed_ms(partial(bare_vectors.search, vector)))
     bare_words.close()
@@ -147,14 +158,14 @@ def _searching(store: Path, load: _Load) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _reopened(store: Path, load: _Load) -> list[Figure]:
+def _reopened(store: Path, load: Load) -> list[Figure]:
     """The first answer after opening, and how much of it was the cold partition."""
     opened_ms, cold_ms = [], []
     embedder = load.embedder
     for question in load.questions[:10]:
         began = time.perf_counter()
         with Memory(store, embedder=embedder) as memory:
-            cold_ms.append(_ask(memory, question, 0))
+            cold_ms.append(ask(memory, question, load.user(0)))
             opened_ms.append((time.perf_counter() - began) * 1e3)
     bar = 200.0 if load.name == "100k" else None
     return [
@@ -163,7 +174,7 @@ def _reopened(store: Path, load: _Load) -> list[Figure]:
     ]
 
 
-def _recall(store: Path, load: _Load) -> list[Figure]:
+def _recall(store: Path, load: Load) -> list[Figure]:
     """How many of the ten truly nearest, by exact float cosine, a search by vectors returns."""
     import numpy as np
 
@@ -175,7 +186,7 @@ def _recall(store: Path, load: _Load) -> list[Figure]:
         for question, vector in zip(load.questions[:100], load.asked, strict=False):
             exact = np.argsort(-(load.rows[places] @ vector))[:10]
             wanted = {load.texts[places[i]] for i in exact.tolist()}
-            hits = memory.search(question, user_id="user-0", top_k=20, policy=by_vectors)
+            hits = memory.search(question, user_id=load.user(0), top_k=20, policy=by_vectors)
             found = [hit.content for hit in hits if hit.content in known][:10]
             shares.append(len(wanted & set(found)) / len(wanted))
     return [
@@ -184,24 +195,24 @@ def _recall(store: Path, load: _Load) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _while_ingesting(store: Path, load: _Load) -> list[Figure]:
+def _while_ingesting(store: Path, load: Load) -> list[Figure]:
     """The p95 of searches while another thread adds without a pause, against a quiet p95."""
     stop = threading.Event()
     new = data.texts(5_000, seed=123)
     with Memory(store, embedder=load.embedder) as memory:
         for question in load.questions[:30]:
-            _ask(memory, question, 0)
-        quiet_ms = [_ask(memory, question, 0) for question in load.questions]
+            ask(memory, question, load.user(0))
+        quiet_ms = [ask(memory, question, load.user(0)) for question in load.questions]
 
         def ingest() -> None:
             for text in new:
                 if stop.is_set():
                     return
-                memory.add(text, user_id="user-0", session_id="ingest")
+                memory.add(text, user_id=load.user(0), session_id="ingest")
 
         thread = threading.Thread(target=ingest)
         thread.start()
-        busy_ms = [_ask(memory, question, 0) for question in load.questions]
+        busy_ms = [ask(memory, question, load.user(0)) for question in load.questions]
         stop.set()
         thread.join()
         memory.flush()
@@ -228,7 +239,7 @@ print(json.dumps({"peak": peak, "cached": cached}))
 """
 
 
-def _memory_of_a_process(store: Path, load: _Load) -> list[Figure]:
+def _memory_of_a_process(store: Path, load: Load) -> list[Figure]:
     """What a process that searches takes at its peak, and the index of the user's part of it."""
     out = subprocess.run(
         [sys.executable, "-c", _CHILD, str(store)], check=True, capture_output=True, text=True

@@ -115,6 +115,14 @@ def _print_report(report: Report) -> None:
 
 def bench(
     sizes: Sizes = None,
+    store: Annotated[
+        str | None,
+        options.option(
+            "--store",
+            metavar="URL",
+            help="Measure an empty PostgreSQL store instead, beside bare queries of its own.",
+        ),
+    ] = None,
     model: WithModel = True,
     as_json: options.Json = False,
 ) -> None:
@@ -123,12 +131,14 @@ def bench(
     All sizes together take about ten minutes.
 
     - `scrubjay bench --sizes 1k --json`
+
+    - `scrubjay bench --store postgresql://user@localhost/empty --sizes 10k`
     """
     from scrubjay.evals.bench import run
 
     chosen = [part.strip() for text in sizes or () for part in text.split(",") if part.strip()]
     with Bars() as bars:
-        report = run(chosen or None, model=model, progress=bars.steps("measuring"))
+        report = run(chosen or None, store=store, model=model, progress=bars.steps("measuring"))
     if as_json:
         output.emit(report.to_dict())
     else:
