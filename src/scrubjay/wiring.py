@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -146,6 +147,8 @@ def _directory(location: str | Path) -> Path:
     """The store's directory."""
     if not isinstance(location, (str, Path)) or not str(location).strip():
         raise InvalidInput("the path of a memory is a directory, as a string or Path")
+    if re.match(r"[a-z]+:/", str(location)):
+        raise InvalidInput("the URL of a store is a string; a Path has lost a part of it")
     path = Path(location).expanduser()
     if path.is_file():
         raise InvalidInput(

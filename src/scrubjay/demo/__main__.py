@@ -42,7 +42,7 @@ _CONTEXT_NOW = datetime(2026, 4, 13, 7, 0, tzinfo=UTC)
 def main(arguments: Sequence[str] | None = None, console: Console | None = None) -> int:
     """Run the demo and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m scrubjay.demo", description=demo.__doc__)
-    parser.add_argument("--path", type=Path, help="keep the store in this directory")
+    parser.add_argument("--path", help="keep the store in this directory or database")
     options = parser.parse_args(arguments)
     console = console or Console(width=None if sys.stdout.isatty() else _WIDTH)
     try:
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None, console: Console | None = None)
         return 2
 
 
-def _run(path: Path, console: Console) -> int:
+def _run(path: Path | str, console: Console) -> int:
     from scrubjay import Memory
 
     with Memory(path) as memory:

@@ -39,15 +39,15 @@ def run(
     name: str,
     data: Path,
     *,
-    store: Path | None = None,
+    store: Path | str | None = None,
     limit: int | None = None,
     progress: Progress | None = None,
     settings: Any = None,
 ) -> Report:
     """Run an evaluation and return what it found.
 
-    `data` is the set's JSON file. `store` names a directory to keep; without it the store is
-    temporary and gone afterwards. A named store that was evaluated before on the same file is
+    `data` is the set's JSON file. `store` names a directory to keep, or a postgresql:// URL;
+    without it the store is temporary and gone afterwards. A named store that was evaluated before on the same file is
     used as it is: each message carries an idempotency key, and another file's users are others.
     `limit` keeps the first so many questions. `progress(done, total, stage)` is called for
     each message ("add"), around the wait for vectors ("embed") and for each question ("ask").
@@ -57,13 +57,13 @@ def run(
     """
     benchmark = load(name, data, limit)
     if store is not None:
-        return _measured(benchmark, Path(store), progress, settings)
+        return _measured(benchmark, store, progress, settings)
     with tempfile.TemporaryDirectory(prefix="scrubjay-eval-") as folder:
         return _measured(benchmark, Path(folder) / "store", progress, settings)
 
 
 def _measured(
-    benchmark: Benchmark, store: Path, progress: Progress | None, settings: Any
+    benchmark: Benchmark, store: Path | str, progress: Progress | None, settings: Any
 ) -> Report:
     from scrubjay import Memory
 

@@ -321,16 +321,24 @@ def import_rows(
     said = {id_bytes(source.turn_id) for new in memories for source in new.record.sources}
     known_turns = {row[0] for row in session.all("turns_here", partition.pid, list(said))}
     written = len(new_turns)
+    cut = _cut_chains(session, partition, memories)
     for new in memories:
         record = new.record
-        if _is_older(record.recorded_at, forgotten_at) or id_bytes(record.id) in there:
+        sources = tuple(s for s in record.sources if id_bytes(s.turn_id) in known_turns)
+        if (
+            _is_older(record.recorded_at, forgotten_at)
+            or id_bytes(record.id) in there
+            or record.id in cut
+            or (record.sources and not sources)  # each turn it was said in was forgotten
+        ):
             continue
         if record.state is State.ACTIVE:
-            if exact and session.one("find_repeated", partition.pid, new.content_hash):
-                new = replace(new, content_hash=_own_hash(new))
-            elif not exact and _repeated(session, partition, new)[1]:
+            # A version of a chain stays, whoever else says the same: others lead to it.
+            if exact or record.supersedes is not None:
+                if session.one("find_repeated", partition.pid, new.content_hash):
+                    new = replace(new, content_hash=_own_hash(new))
+            elif _repeated(session, partition, new)[1]:
                 continue
-        sources = tuple(s for s in record.sources if id_bytes(s.turn_id) in known_turns)
         new = replace(new, record=replace(record, sources=sources))
         insert_memory(session, rows, partition, new, _seq_of(session, partition, new))
         written += 1
@@ -338,6 +346,20 @@ def import_rows(
     session.change("change_partition", partition.pid)
     close_partition(session, rows, partition, embed=embed, priority=1)
     return written, len(turns) + len(memories) - written
+
+
+def _cut_chains(session: Session, partition: Partition, memories: Sequence[NewMemory]) -> set[str]:
+    """Older versions of what was forgotten here: they must not come back without it."""
+    following = {new.record.superseded_by: new.record.id for new in memories}
+    wanted = [id_bytes(id_) for id_ in following if id_ is not None]
+    gone = [id_text(row[0]) for row in session.all("forgotten_here", partition.pid, wanted)]
+    cut: set[str] = set()
+    while gone:
+        earlier = following.get(gone.pop())
+        if earlier is not None:
+            cut.add(earlier)
+            gone.append(earlier)
+    return cut
 
 
 def _seq_of(session: Session, partition: Partition, new: NewMemory) -> int:

@@ -74,7 +74,7 @@ def evaluate(
     """
     from scrubjay import evals
 
-    store = None if path is None else Path(opening.checked_path(path)).expanduser()
+    store = None if path is None else opening.place(opening.checked_path(path))
     settings = opening.load_settings()
     with Bars() as bars:
         report = evals.run(
