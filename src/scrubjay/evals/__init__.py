@@ -47,10 +47,11 @@ def run(
     """Run an evaluation and return what it found.
 
     `data` is the set's JSON file. `store` names a directory to keep, or a postgresql:// URL;
-    without it the store is temporary and gone afterwards. A named store that was evaluated before on the same file is
-    used as it is: each message carries an idempotency key, and another file's users are others.
-    `limit` keeps the first so many questions. `progress(done, total, stage)` is called for
-    each message ("add"), around the wait for vectors ("embed") and for each question ("ask").
+    without it the store is temporary and gone afterwards. A named store that was evaluated
+    before on the same file is used as it is: each message carries an idempotency key, and
+    another file's users are others. `limit` keeps the first so many questions.
+    `progress(done, total, stage)` is called for each message ("add"), around the wait for
+    vectors ("embed") and for each question ("ask").
 
     Raises `InvalidInput` for an unknown name, a wrong file or limit; errors of the store pass
     through.

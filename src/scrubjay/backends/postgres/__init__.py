@@ -12,7 +12,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 
@@ -28,6 +29,9 @@ from scrubjay.backends.sql.store import Keys, SqlStore
 from scrubjay.model import Erasure, PartitionKey
 from scrubjay.ports import Codec
 from scrubjay.storage import Entry, Journalled, Request, RewriteSegment, Target
+
+if TYPE_CHECKING:
+    from scrubjay.backends.postgres.vectors import PgVectorIndex
 
 T = TypeVar("T")
 _KNOWN_SEQUENCES = 10_000
@@ -58,18 +62,21 @@ class PostgresStore(SqlStore):
         super().__init__(codec)
         self.where = described(url)
         self._timeout_s = write_timeout_s
-        role, self._secret = self._prepare(url, write_timeout_s)
+        self._role, self._secret = self._prepare(url, write_timeout_s)
         self._numbers: dict[PartitionKey, bytes] = {}
         self._next = _Sequences()
-        self._db = Database(
+        self._connect = partial(
+            Database,
             url,
-            role,
+            self._role,
             self.pid_of,
             synchronous=synchronous,
             timeout_s=write_timeout_s,
             statement_timeout_s=statement_timeout_s,
             pool_size=pool_size,
         )
+        self._db = self._connect()
+        self._beside: Database | None = None
 
     def _prepare(self, url: str, timeout_s: float) -> tuple[str, bytes]:
         try:
@@ -232,9 +239,23 @@ class PostgresStore(SqlStore):
             )
         return int(count)
 
+    def vector_index(self) -> PgVectorIndex:
+        """The index of large partitions in this database; `close` closes it, too.
+
+        It has connections of its own: who searches holds one of the store's at the same time, and
+        from one pool they could all wait for each other.
+        """
+        from scrubjay.backends.postgres.vectors import PgVectorIndex
+
+        if self._beside is None:
+            self._beside = self._connect()
+        return PgVectorIndex(self._beside, self.pid_of, self._role, where=self.where)
+
     def close(self) -> None:
         """See `Store.close`."""
         self._db.close()
+        if self._beside is not None:
+            self._beside.close()
 
 
 class _Sequences:

@@ -10,11 +10,12 @@ A forked child must not touch its parent's connections, so each process has its 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -171,6 +172,16 @@ class Database:
             _ABANDONED.append(connection)
             return
         self._pool.putconn(connection)
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A connection that has just answered, outside a transaction: for who begins their own."""
+        connection = self.begin("SELECT 1")
+        try:
+            yield connection
+        finally:
+            _roll_back(connection)
+            self.give_back(connection)
 
     def read(self, pids: Sequence[bytes] | None) -> Reading:
         """One consistent view of these partitions."""

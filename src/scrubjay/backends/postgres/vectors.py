@@ -115,7 +115,7 @@ class PgVectorIndex:
         model: int,
         query: NDArray[np.float32],
         k: int,
-        allowed: Sequence[int] | None = None,
+        allowed: Sequence[int] | NDArray[np.int64] | None = None,
     ) -> list[tuple[int, float]]:
         """The `k` nearest as (sequence, cosine), best first, or as many as there are.
 
@@ -143,7 +143,28 @@ class PgVectorIndex:
             key=lambda pair: (-pair[1], pair[0]),
         )
 
-    # -- beyond the port --------------------------------------------------------------------
+    def seqs(self, partition: PartitionKey, model: int) -> NDArray[np.int64]:
+        """The sequences of a partition that have a vector of the model here, ascending."""
+        pid = self._pid_of(partition)
+        with self._inside(pid) as cursor:
+            table = self._table(cursor.connection, model)
+            rows = cursor.execute(table.statement(tables.SEQS), {"pid": pid}) if table else ()
+            return np.array([seq for (seq,) in rows], np.int64)
+
+    def keep(self, partitions: Sequence[PartitionKey], models: Sequence[int]) -> None:
+        """Forget every other partition and every other model, with their indexes."""
+        pids = [self._pid_of(partition) for partition in partitions]
+        with self._owning() as connection:
+            for table in self._all_tables(connection):
+                kept = pids if table.model in models else []
+                if kept:
+                    with connection.transaction():
+                        connection.execute("SET LOCAL scrubjay.maintenance = 'on'")
+                        connection.execute(table.statement(tables.KEEP), {"pids": kept})
+                else:
+                    connection.execute(table.statement(tables.CLEAR))
+                for pid in tables.indexed_pids(connection, table) - set(kept):
+                    building.drop(connection, table.index_name(pid))
 
     def drop(self, partition: PartitionKey) -> None:
         """Forget a partition: its vectors of every model, and its indexes.
@@ -162,6 +183,8 @@ class PgVectorIndex:
             with self._owning() as connection:
                 for name in indexes:
                     building.drop(connection, name)
+
+    # -- beyond the port --------------------------------------------------------------------
 
     def prepare(self, model: int, dimension: int) -> Table:
         """Make sure that a model has its table. `put` does so by itself.

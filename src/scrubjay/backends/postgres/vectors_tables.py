@@ -48,6 +48,9 @@ PUT = """
     FROM unnest(%(seqs)s::bigint[], %(vectors)s::{halfvec}[]) AS u(seq, embedding)
     ON CONFLICT (pid, seq) DO UPDATE SET embedding = excluded.embedding"""
 
+SEQS = "SELECT seq FROM {table} WHERE pid = %(pid)s ORDER BY seq"
+KEEP = "DELETE FROM {table} WHERE pid <> ALL (%(pids)s::bytea[])"
+CLEAR = "TRUNCATE {table}"
 REMOVE = "DELETE FROM {table} WHERE pid = %(pid)s " + AMONG
 DROP = "DELETE FROM {table} WHERE pid = %(pid)s"
 SIZE = "SELECT pid, count(*) FROM {table} WHERE pid = %(pid)s GROUP BY pid"

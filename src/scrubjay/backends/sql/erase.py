@@ -154,11 +154,10 @@ def _orphaned(work: _Erasing, turns: Sequence[bytes]) -> set[int]:
     orphans: set[bytes] = set()
     for seq in first_said:
         if not _move_to_next_source(work, seq):
-            row = session.one("id_of", pid, seq)
-            assert row is not None, "the memory was found above"
-            orphans.add(row[0])
+            session.change("clear_source", pid, seq)
     for seq in touched | first_said:
         session.change("count_sources", pid, seq, pid, seq)
+        orphans |= {row[0] for row in session.all("without_source", pid, seq)}
     return _chains(work, orphans)
 
 

@@ -320,16 +320,18 @@ def import_rows(
     there = _known(session, partition, "memories", [new.record.id for new in memories])
     said = {id_bytes(source.turn_id) for new in memories for source in new.record.sources}
     known_turns = {row[0] for row in session.all("turns_here", partition.pid, list(said))}
+    gone_turns = {row[0] for row in session.all("forgotten_here", partition.pid, list(said))}
     written = len(new_turns)
     cut = _cut_chains(session, partition, memories)
     for new in memories:
         record = new.record
         sources = tuple(s for s in record.sources if id_bytes(s.turn_id) in known_turns)
+        is_forgotten = all(id_bytes(s.turn_id) in gone_turns for s in record.sources)
         if (
             _is_older(record.recorded_at, forgotten_at)
             or id_bytes(record.id) in there
             or record.id in cut
-            or (record.sources and not sources)  # each turn it was said in was forgotten
+            or (record.sources and is_forgotten)  # each turn it was said in
         ):
             continue
         if record.state is State.ACTIVE:

@@ -491,6 +491,14 @@ UPDATE memories SET turn = ?, start = ?, stop = ?, occurred_at = ?, session_id =
         WHERE t.pid = memories.pid AND t.id = ?)
 WHERE pid = ? AND seq = ?
 
+-- name: clear_source
+-- A memory that lost its first source and has no other.
+UPDATE memories SET turn = NULL WHERE pid = ? AND seq = ?
+
+-- name: without_source
+-- The id of a memory that nobody said any more.
+SELECT id FROM memories WHERE pid = ? AND seq = ? AND turn IS NULL AND repeats = 0
+
 -- name: spans_of
 -- Which characters of which turns a memory came from.
 SELECT turn, start, stop FROM memories WHERE pid = ? AND seq = ? AND turn IS NOT NULL
