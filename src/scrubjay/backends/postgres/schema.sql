@@ -268,36 +268,32 @@ CREATE FUNCTION journal(wall text, own bytea, expected bigint, hashes bytea[], s
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    free bigint;
     tail bigint;
     each bytea;
 BEGIN
     PERFORM set_config('scrubjay.pids', wall, true);
-    SELECT p.next_seq, p.tail_words INTO free, tail FROM partitions p WHERE p.pid = own
-    FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        RETURN -1;
-    END IF;
-    IF free <> expected THEN
-        RETURN free;
-    END IF;
-    IF request IS NOT NULL THEN
-        INSERT INTO requests (pid, key, digest, outcome)
-        VALUES (own, request, request_digest, request_outcome) ON CONFLICT DO NOTHING;
-        IF NOT FOUND THEN
-            RETURN -1;
-        END IF;
-    END IF;
-    -- One hash after another: for an array the planner would rather read the whole partition.
+    -- One hash after another: for an array the planner would rather read the whole partition. A
+    -- hash that another writer brings from now on fails by the unique index.
     FOREACH each IN ARRAY hashes LOOP
         IF EXISTS (SELECT 1 FROM memories m WHERE m.pid = own AND m.content_hash = each
                 AND m.state = 'active') THEN
-            IF request IS NOT NULL THEN
-                DELETE FROM requests r WHERE r.pid = own AND r.key = request;
-            END IF;
             RETURN -1;
         END IF;
     END LOOP;
+    IF request IS NOT NULL AND EXISTS (SELECT 1 FROM requests r
+            WHERE r.pid = own AND r.key = request) THEN
+        RETURN -1;
+    END IF;
+    UPDATE partitions p SET next_seq = expected + cardinality(hashes),
+        tail_words = p.tail_words + cardinality(hashes), generation = p.generation + 1
+    WHERE p.pid = own AND p.next_seq = expected RETURNING p.tail_words INTO tail;
+    IF NOT FOUND THEN
+        RETURN coalesce((SELECT p.next_seq FROM partitions p WHERE p.pid = own), -1);
+    END IF;
+    IF request IS NOT NULL THEN
+        INSERT INTO requests (pid, key, digest, outcome)
+        VALUES (own, request, request_digest, request_outcome);
+    END IF;
     INSERT INTO turns (pid, id, role, source_class, content, occurred_at, recorded_at, agent_id,
         session_id, namespace, device_id, metadata)
     SELECT own, decode(t.id, 'hex'), t.role, t.source_class, said_blobs[2 * t.place - 1],
@@ -336,13 +332,10 @@ BEGIN
     INSERT INTO jobs (pid, kind, priority, size, added_at, payload)
     SELECT own, 'embed', job_priority, j.size, present, j.payload
     FROM unnest(job_payloads, job_sizes) AS j(payload, size);
-    UPDATE partitions p SET next_seq = expected + cardinality(hashes),
-        tail_words = tail + cardinality(hashes), generation = p.generation + 1
-    WHERE p.pid = own;
-    IF tail + cardinality(hashes) >= seal_at AND NOT EXISTS (SELECT 1 FROM jobs j
-            WHERE j.pid = own AND j.kind = 'seal' AND j.state = 'ready' AND j.lease_until = 0) THEN
+    IF tail >= seal_at THEN
         INSERT INTO jobs (pid, kind, priority, size, added_at, payload)
-        VALUES (own, 'seal', 5, 1, present, seal_payload);
+        SELECT own, 'seal', 5, 1, present, seal_payload WHERE NOT EXISTS (SELECT 1 FROM jobs j
+            WHERE j.pid = own AND j.kind = 'seal' AND j.state = 'ready' AND j.lease_until = 0);
     END IF;
     RETURN expected;
 END
