@@ -294,6 +294,7 @@ def test_a_database_that_is_read_only(
         assert memory.search("there", user_id="ada")[0].content == "there"
         with pytest.raises(errors.StoreReadOnly, match="primary"):
             memory.add("new", user_id="ada")
+    superuser.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only'.encode())
 
 
 def test_a_real_standby(server: Server) -> None:
