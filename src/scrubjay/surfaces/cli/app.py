@@ -67,7 +67,7 @@ def scrubjay(
 ) -> None:
     """The long-term memory for AI agents: what was said, found again by words and by meaning.
 
-    Everything lives in one directory; nothing leaves this machine. A first walk:
+    Everything lives in one directory, or in a PostgreSQL database of yours. A first walk:
 
     - `scrubjay add "I prefer a window seat." --user ada`
 

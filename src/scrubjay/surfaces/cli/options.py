@@ -27,7 +27,11 @@ def _when(name: str, meaning: str) -> Any:
 
 Path = Annotated[
     str | None,
-    _id("--path", "The store's directory; else the setting `path` (see `settings`).", "DIR"),
+    _id(
+        "--path",
+        "The store: a directory, or a postgresql:// URL; else the setting `path` (see `settings`).",
+        "DIR|URL",
+    ),
 ]
 User = Annotated[str | None, _id("--user", "The user whose memories they are.")]
 Device = Annotated[str | None, _id("--device", "The device, where no user is known.")]
