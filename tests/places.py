@@ -174,7 +174,7 @@ BEGIN
             AND relkind = 'S' LOOP
         PERFORM setval(name, 1, false);
     END LOOP;
-    DELETE FROM scrubjay.meta WHERE key <> 'secret';
+    DELETE FROM scrubjay.meta WHERE key NOT IN ('secret', 'pids');
     UPDATE scrubjay.meta SET value = sha256(gen_random_uuid()::text::bytea);
 END $$
 """
@@ -189,6 +189,8 @@ class PostgresPlaces:
         self.server = databases.server
         self._databases = databases
         self._names: dict[str, str] = {}
+        self._own: set[str] = set()
+        """Those that no other test gets afterwards."""
 
     def __call__(self, name: str = "store") -> str:
         return self.server.url(self.database(name))
@@ -202,6 +204,7 @@ class PostgresPlaces:
     def empty(self, name: str = "store") -> str:
         assert name not in self._names, "that place is in use"
         self._names[name] = self.server.create_database()
+        self._own.add(self._names[name])
         return self(name)
 
     @contextlib.contextmanager
@@ -241,7 +244,7 @@ class PostgresPlaces:
             while (open_ := self.server.connections(database)) and time.monotonic() < deadline:
                 time.sleep(0.02)
             left += [name] * len(open_)
-            if open_:
+            if open_ or database in self._own:
                 self.server.drop_database(database)
             else:
                 self._databases.give_back(database)

@@ -29,6 +29,8 @@ the content of a memory; a value that may be private is shown through `masked`.
 
 from __future__ import annotations
 
+import re
+
 
 class ScrubjayError(Exception):
     """Base of every error raised on purpose. `code` is stable and machine-readable."""
@@ -148,6 +150,16 @@ class SettingsError(ScrubjayError, ValueError):
     """A setting cannot be read or is out of range."""
 
     code = "settings_error"
+
+
+def without_password(place: object) -> str:
+    """A path or URL as it may be shown.
+
+    >>> without_password("postgresql://ada:secret@db/memories?password=again")
+    'postgresql://ada:***@db/memories?password=***'
+    """
+    shown = re.sub(r"(?<=://)([^/@:]*):[^@]*@", r"\1:***@", str(place))
+    return re.sub(r"(?<=password=)[^&\s]*", "***", shown)
 
 
 def masked(value: object) -> str:

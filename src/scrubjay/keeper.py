@@ -19,6 +19,7 @@ from scrubjay.errors import InvalidInput, masked
 from scrubjay.guard.access import authorise, check_id, make_scope
 from scrubjay.index.cache import IndexCache
 from scrubjay.index.embedding import Embedding
+from scrubjay.index.large import LargePartitions
 from scrubjay.index.segments import without
 from scrubjay.interchange import archive
 from scrubjay.life import upkeep
@@ -53,6 +54,7 @@ class Parts:
     store: Store
     cache: IndexCache
     embedding: Embedding
+    large: LargePartitions | None
     background: Background
     clock: Clock
     zone: tzinfo
@@ -176,6 +178,8 @@ class Keeper:
         left_out = self._parts.store.restore(str(source), without)
         self._parts.cache.clear()
         self._parts.embedding.look_again()
+        if self._parts.large is not None:
+            self._parts.large.catch_up()
         self._parts.background.wake()
         return left_out
 
@@ -201,7 +205,9 @@ class Keeper:
         """Look for damage between file, rows, indexes and jobs; with `repair`, mend what can be."""
         parts = self._parts
         authorise(principal, Right.ADMIN, Scope(user_id="*", tenant=parts.tenant))
-        health = upkeep.doctor(parts.store, parts.cache, parts.embedding, repair=repair)
+        health = upkeep.doctor(
+            parts.store, parts.cache, parts.embedding, parts.large, repair=repair
+        )
         if repair:
             parts.background.wake()
         return health
@@ -216,7 +222,7 @@ class Keeper:
         """
         parts = self._parts
         authorise(principal, Right.ADMIN, Scope(user_id="*", tenant=parts.tenant))
-        return upkeep.reindex(parts.store, parts.cache, parts.embedding, progress)
+        return upkeep.reindex(parts.store, parts.cache, parts.embedding, parts.large, progress)
 
     def flush(self, timeout_s: float | None = None, *, progress: Progress | None = None) -> bool:
         """Wait for the background work. False at the timeout, or if jobs wait for a retry."""

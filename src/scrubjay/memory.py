@@ -250,7 +250,9 @@ class MemoryCore(Keeper):
         if target.memory_id is not None and self._is_common(target.memory_id, scope):
             authorise(principal, Right.ADMIN, scope)
             keys = [*visible_partitions(scope)[-1:]]
-        return forget(parts.store, parts.cache, parts.embedding, keys, target, parts.clock())
+        return forget(
+            parts.store, parts.cache, parts.embedding, parts.large, keys, target, parts.clock()
+        )
 
     def _is_common(self, memory_id: str, scope: Scope) -> bool:
         with self._parts.store.snapshot() as snapshot:
@@ -317,11 +319,10 @@ class MemoryCore(Keeper):
         plan = make_plan(text, vector, row.baseline if row else 0.0, criteria, conditions, least)
         keys = visible_partitions(scope)
         with parts.cache.view(keys, self._model_number()) as (snapshot, view):
-            found = candidates(snapshot, view, plan, chosen, k)
+            found, failure = candidates(snapshot, view, plan, chosen, k, parts.large)
             hits = hydrate(snapshot, found, scope, keys, criteria, explain=explain)
             pending = sum(p.pending for _, p in view) if parts.embedding.configured else 0
-        if note is None:
-            note = upkeep.mismatch_note(parts.embedding)
+        note = note or failure or upkeep.mismatch_note(parts.embedding)
         if pending and note is None:
             note = upkeep.pending_note(pending)
         ended = time.perf_counter()

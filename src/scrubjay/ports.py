@@ -358,10 +358,11 @@ class Embedder(Protocol):
 
 
 class VectorIndex(Protocol):
-    """Nearest vectors of a partition too large for RAM. A copy: the Store is the truth.
+    """Nearest vectors of partitions too large for RAM. A copy: the Store is the truth.
 
     `put` replaces; `search` returns (seq, cosine) best first, exactly `k` of them or as many
-    as exist among `allowed` (None: all), which is applied before the k best are chosen.
+    as exist among `allowed` (None: all), which is applied before the k best are chosen. It may
+    be called from several threads and after a fork; who closes the Store closes it.
     """
 
     def put(self, partition: PartitionKey, model: int, vectors: Mapping[int, bytes]) -> None:
@@ -376,9 +377,24 @@ class VectorIndex(Protocol):
         model: int,
         query: NDArray[np.float32],
         k: int,
-        allowed: Sequence[int] | None = None,
+        allowed: Sequence[int] | NDArray[np.int64] | None = None,
     ) -> list[tuple[int, float]]:
         """The nearest, best first."""
+
+    def seqs(self, partition: PartitionKey, model: int) -> NDArray[np.int64]:
+        """The sequences it has, ascending."""
+
+    def drop(self, partition: PartitionKey) -> None:
+        """Forget a partition, its vectors of every model; an unknown one is no error."""
+
+    def keep(self, partitions: Sequence[PartitionKey], models: Sequence[int]) -> None:
+        """Forget every other partition, and of these every other model."""
+
+    def build(self, partition: PartitionKey) -> int:
+        """Make searches of a partition quick again after many puts; how much was to be done.
+
+        It may take minutes, in which searches and puts go on.
+        """
 
 
 class Codec(Protocol):

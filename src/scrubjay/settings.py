@@ -65,6 +65,17 @@ class Settings(BaseSettings):
     cache_mb: int = Field(
         default=256, ge=1, description="Megabytes of RAM for the indexes of users lately searched."
     )
+    vector_index: Literal["none", "pgvector"] = Field(
+        default="none",
+        description="Where partitions too large for RAM are searched by meaning: pgvector, on a "
+        "PostgreSQL store alone.",
+    )
+    vector_index_from: int = Field(
+        default=100_000,
+        ge=1,
+        description="Memories of one partition from which its vectors are no longer held in RAM, "
+        "where vector_index is set.",
+    )
     embedder: str = Field(
         default="multilingual-e5-small",
         description="The embedding model: a known name, a folder with model.onnx and "

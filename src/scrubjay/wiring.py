@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from scrubjay import settings as settings_module
 from scrubjay.aio import AsyncMemoryCore
-from scrubjay.backends.sqlite import SqliteStore
+from scrubjay.backends.sqlite import FILE_NAME, SqliteStore
 from scrubjay.errors import InvalidInput, SettingsError
 from scrubjay.guard.crypt import PlainCodec
 from scrubjay.index.cache import IndexCache
 from scrubjay.index.embedding import Embedding
+from scrubjay.index.large import LargePartitions
 from scrubjay.interchange.moving import Moved, move
 from scrubjay.keeper import Parts
 from scrubjay.memory import MemoryCore
@@ -27,6 +28,8 @@ from scrubjay.text.instants import zone
 from scrubjay.worker import NoWorker, Worker
 
 if TYPE_CHECKING:
+    from scrubjay.backends.postgres import PostgresStore
+
     Progress = Callable[[int, int, str], None]
 
 
@@ -79,7 +82,7 @@ def _assemble(
     with _as_settings_error("recall"):  # before the store is opened, which nobody would close
         policy = make_policy(RecallPolicy(), dict(chosen.recall))
     default_zone = zone(chosen.timezone)
-    store = open_store(place, chosen)
+    store, large = _open_parts(place, chosen)
     opener: Callable[[], Embedder] | None = None
     if embedder is not None:
         given = embedder
@@ -87,11 +90,14 @@ def _assemble(
     elif chosen.embedder != "none":
         opener = lambda: open_model(chosen, progress)  # noqa: E731
     embedding = Embedding(opener, store, wait_s=chosen.model_wait_s)
-    background: Background = Worker(store, embedding) if chosen.background else NoWorker(store)
+    background: Background = NoWorker(store)
+    if chosen.background:
+        background = Worker(store, embedding, large)
     return Parts(
         store=store,
-        cache=IndexCache(store, chosen.cache_mb * 1_048_576),
+        cache=IndexCache(store, chosen.cache_mb * 1_048_576, large),
         embedding=embedding,
+        large=large,
         background=background,
         clock=clock or system_clock,
         zone=default_zone,
@@ -108,19 +114,35 @@ def _as_settings_error(name: str) -> Iterator[None]:
         raise SettingsError(f"{name}: {exc}") from exc
 
 
-def open_store(location: str | Path, settings: Settings) -> Store:
+def open_store(location: str | Path, settings: Settings, *, create: bool = True) -> Store:
     """The store in a directory, or at a postgresql:// URL."""
     if isinstance(location, str) and "://" in location:
-        return _open_postgres(location, settings)
+        return _open_postgres(location, settings, create=create)
+    folder = _directory(location)
+    if not create and not (folder / FILE_NAME).exists():
+        raise InvalidInput(f"there is no store in {folder}; name the one to be copied")
     return SqliteStore(
-        _directory(location),
+        folder,
         PlainCodec(),
         synchronous=settings.synchronous,
         write_timeout_s=settings.write_timeout_s,
     )
 
 
-def _open_postgres(url: str, settings: Settings) -> Store:
+def _open_parts(location: str | Path, settings: Settings) -> tuple[Store, LargePartitions | None]:
+    """The store, with the index of its large partitions if the settings ask for one."""
+    if settings.vector_index == "none":
+        return open_store(location, settings), None
+    if not isinstance(location, str) or "://" not in location:
+        raise SettingsError(
+            "vector_index: pgvector works in the PostgreSQL database that holds the store, and a "
+            "directory has none; leave it at none, or name a postgresql:// URL as the path"
+        )
+    store = _open_postgres(location, settings, create=True)
+    return store, LargePartitions(store, store.vector_index(), settings.vector_index_from)
+
+
+def _open_postgres(url: str, settings: Settings, *, create: bool) -> PostgresStore:
     scheme = url.split("://", 1)[0]
     if scheme not in ("postgresql", "postgres"):
         raise InvalidInput(
@@ -140,6 +162,7 @@ def _open_postgres(url: str, settings: Settings) -> Store:
         write_timeout_s=settings.write_timeout_s,
         statement_timeout_s=settings.statement_timeout_s,
         pool_size=settings.pool_size,
+        create=create,
     )
 
 
@@ -211,12 +234,8 @@ def migrate(
     1
     """
     chosen = settings_module.load() if settings is None else settings
-    if isinstance(source, Path) or "://" not in source:
-        folder = _directory(source)
-        if not folder.is_dir() or not any(folder.iterdir()):
-            raise InvalidInput(f"there is no store in {folder}; name the one to be copied")
     with (
-        contextlib.closing(open_store(source, chosen)) as here,
+        contextlib.closing(open_store(source, chosen, create=False)) as here,
         contextlib.closing(open_store(target, chosen)) as there,
     ):
         return move(here, there, system_clock(), progress)

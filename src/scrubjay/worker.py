@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from scrubjay.errors import ScrubjayError, StoreClosed
 from scrubjay.index import compact
 from scrubjay.index.embedding import Embedding
+from scrubjay.index.large import LargePartitions
 from scrubjay.model import Job
 from scrubjay.ports import Store
 from scrubjay.write.embed import embed_jobs
@@ -44,9 +45,12 @@ def _now() -> datetime:
 class Worker:
     """A `ports.Background` in a daemon thread, started when first needed."""
 
-    def __init__(self, store: Store, embedding: Embedding) -> None:
+    def __init__(
+        self, store: Store, embedding: Embedding, large: LargePartitions | None = None
+    ) -> None:
         self._store = store
         self._embedding = embedding
+        self._large = large
         self._start()
         atexit.register(_close, weakref.ref(self))
 
@@ -138,8 +142,10 @@ class Worker:
             return False
         try:
             if jobs[0].kind == "embed":
-                embed_jobs(self._store, self._embedding, jobs, _now())
-            else:
+                embed_jobs(self._store, self._embedding, jobs, _now(), self._large)
+            elif jobs[0].kind == "index" and self._large is not None:
+                self._large.run(jobs)
+            else:  # `seal`; or `index` where the setting was taken back, which does no harm
                 for job in jobs:
                     compact.seal(self._store, job.partition)
                 self._store.complete(jobs)

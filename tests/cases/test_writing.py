@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from places import Places
+from places import Places, times
 from scrubjay import AsyncMemory, Memory
 from scrubjay.errors import InvalidInput, NotFound
 from scrubjay.testing.fakes import HashEmbedder
@@ -59,7 +59,7 @@ def _add(path: str, text: str) -> str:
 
 @pytest.mark.parametrize("way", ["threads", "async", "processes"])
 def test_conc_01_parallel_adds_of_one_fact_leave_one_memory(place: Places, way: str) -> None:
-    rounds = 2 if way == "processes" else 20
+    rounds = 2 if way == "processes" else times(place, 20, 8)
     for number in range(rounds):
         text = f"My bike lock code hint is 'river stone {number}'."
         if way == "processes":
@@ -262,7 +262,7 @@ for i in range(start, start + 100_000):
 def test_crash_01_every_acknowledged_memory_survives_a_kill(place: Places) -> None:
     chance = random.Random(11)
     acknowledged: dict[int, str] = {}
-    for number in range(8):
+    for number in range(times(place, 8, 4)):
         child = subprocess.Popen(
             [sys.executable, "-c", _CRASHING, str(place()), str(number * 100_000)],
             stdout=subprocess.PIPE,

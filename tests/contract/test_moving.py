@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from places import Databases, PostgresPlaces
@@ -172,6 +173,35 @@ def test_a_target_of_its_own_is_refused(where: Any, kind: str) -> None:
         assert memory.stats()["partitions"] == 1
     with pytest.raises(errors.InvalidInput, match="no store"):
         migrate(where("sqlite", "nowhere"), there)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_forgotten_since_the_last_move(where: Any, kind: str) -> None:
+    """Who was forgotten in the source between two moves is forgotten in the target."""
+    here, there = where("sqlite", "here"), where(kind, "there")
+    with Memory(here, embedder="none") as memory:
+        memory.add("ada's", user_id="ada")
+        memory.add("bob's", user_id="bob")
+    migrate(here, there)
+    with Memory(here, embedder="none") as memory:
+        memory.forget(user_id="bob")
+    migrate(here, there)
+    with Memory(there, embedder="none") as memory:
+        assert memory.list(user_id="bob").total == 0
+        assert memory.list(user_id="ada").total == 1
+        memory.add("eve's", user_id="eve")
+    with pytest.raises(errors.InvalidInput, match="does not know"):
+        migrate(here, there)
+    with Memory(there, embedder="none") as memory:
+        assert memory.list(user_id="eve").total == 1
+
+
+def test_a_source_is_only_read(where: Any, postgres_url: str) -> None:
+    """Where there is no store none is made."""
+    with pytest.raises(errors.InvalidInput, match="no store"):
+        migrate(postgres_url, where("sqlite", "there"))
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("SELECT to_regnamespace('scrubjay')").fetchone() == (None,)
 
 
 def test_a_write_meanwhile_is_told(where: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from scrubjay.backends.postgres import PostgresStore, session
 from scrubjay.backends.postgres import journal as quick
 from scrubjay.backends.postgres.migrate import newest, steps
 from scrubjay.guard.crypt import PlainCodec
+from scrubjay.index.segments import without
 from scrubjay.model import PartitionKey
 from scrubjay.testing.conformance.build import ADA, BOB, entry, seen, state_of, write
 
@@ -380,3 +381,113 @@ def _fill(memory: Memory) -> int:
         except errors.StoreFull:
             return acked
     pytest.fail("the small disk held everything")
+
+
+# -- another's backup, a lost answer ------------------------------------------------------------
+
+
+def test_another_stores_backup_under_an_open_one(
+    store: PostgresStore, postgres_url: str, shared_databases: Databases, tmp_path: Path
+) -> None:
+    """Who has the store open goes on with what was restored, and writes where it is found."""
+    other_name = shared_databases.take()
+    other = PostgresStore(shared_databases.server.url(other_name), PlainCodec())
+    write(other, "from the other", key=ADA)
+    other.backup(str(tmp_path / "other.backup"))
+    other.close()
+    shared_databases.give_back(other_name)
+    write(store, "gone with the restoring", key=BOB)
+    beside = PostgresStore(postgres_url, PlainCodec())
+    assert store.restore(str(tmp_path / "other.backup"), without) == 0
+    assert seen(beside, ADA) == ["from the other"]
+    assert seen(beside, BOB) == []
+    write(beside, "later", key=ADA)
+    write(beside, "new", key=BOB)
+    assert seen(store, ADA) == ["from the other", "later"]
+    assert seen(store, BOB) == ["new"]
+    assert store.check() == beside.check() == []
+    beside.close()
+
+
+def test_a_restore_that_fails_changes_nothing(
+    store: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the rows nor what this process knows of the store."""
+    write(store, "there")
+    store.backup(str(tmp_path / "a.backup"))
+    write(store, "since")
+    backup = import_module("scrubjay.backends.postgres.backup")
+
+    def full(*_: object) -> None:
+        raise psycopg.errors.DiskFull("no space")
+
+    monkeypatch.setattr(backup, "_move_past", full)
+    with pytest.raises(errors.StoreFull):
+        store.restore(str(tmp_path / "a.backup"), without)
+    assert seen(store) == ["there", "since"]
+    write(store, "after")
+    assert seen(store) == ["there", "since", "after"]
+
+
+def test_an_answer_that_is_lost(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call is repeated and written once; where the server stays away, that is said."""
+    write(store, "first")
+    once = store._call
+
+    def written_and_lost(values: object, deadline: float) -> int:
+        once(values, deadline)  # type: ignore[arg-type]
+        monkeypatch.setattr(store, "_call", once)
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(store, "_call", written_and_lost)
+    (id_,) = write(store, "second")
+    assert seen(store) == ["first", "second"]
+    assert store.journal(ADA, []).ids == ()
+    assert id_
+
+    def never_back(values: object, deadline: float) -> int:
+        once(values, deadline)  # type: ignore[arg-type]
+        monkeypatch.setattr(store, "_call", away)
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    def away(values: object, deadline: float) -> int:
+        raise errors.StoreUnavailable("cannot be reached")
+
+    monkeypatch.setattr(store, "_call", never_back)
+    with pytest.raises(errors.StoreUnavailable, match="not known"):
+        write(store, "third")
+    assert seen(store) == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:secretpw@[::1/db",
+        "postgresql://ada:secretpw%zz@h/db",
+        "postgresql://ada@h/db?password=secretpw%zz",
+        "postgresql://ada:secretpw@127.0.0.1:1/none",
+    ],
+)
+def test_no_password_is_shown(url: str) -> None:
+    with pytest.raises(errors.ScrubjayError) as caught:
+        Memory(url, embedder="none")
+    assert "secretpw" not in str(caught.value)
+
+
+def test_a_short_timeout_is_one(postgres_url: str) -> None:
+    """Zero seconds do not mean for ever."""
+    holder = PostgresStore(postgres_url, PlainCodec())
+    hasty = PostgresStore(postgres_url, PlainCodec(), write_timeout_s=0)
+    write(holder, "first")
+
+    def held(_: session.PostgresSession) -> None:
+        with pytest.raises(errors.StoreBusy):
+            write(hasty, "meanwhile")
+
+    def hold(s: session.PostgresSession) -> None:
+        s.one("lock_partition", ADA.tenant, ADA.subject, ADA.owner)
+        held(s)
+
+    holder._db.write([holder.pid_of(ADA)], hold)
+    holder.close()
+    hasty.close()

@@ -22,7 +22,7 @@ from promise_helpers import (
     traces,
 )
 
-from places import Places
+from places import Places, times
 from scrubjay import errors
 from scrubjay.index import compact
 from scrubjay.index.segments import read_vectors, read_words
@@ -52,7 +52,9 @@ def test_it_is_gone(
     erasure = forget(memory, how, receipt)
     assert erasure.complete
     assert receipt.ids[0] in erasure.memory_ids
-    assert erasure.notes == ()
+    # A server keeps old row versions on its disk for a while, and the receipt says so.
+    assert ("vacuums" in " ".join(erasure.notes)) == (place.kind == "postgres"), erasure.notes
+    assert len(erasure.notes) == (place.kind == "postgres")
     assert traces(place.every_byte()) == []
     assert_gone(memory, receipt, tmp_path)
     left = 0 if how == "user" else 60
@@ -218,7 +220,7 @@ def test_bytes_under_churn(open_memory: Open, place: Places) -> None:
     memory = open_memory(embedder=HashEmbedder(32))
     chance = random.Random(11)
     planted: list[str] = []
-    for round_ in range(12):
+    for round_ in range(times(place, 12, 4)):
         batch = []
         for _ in range(40):
             size = chance.choice((1, 5, 40, 200, 900))

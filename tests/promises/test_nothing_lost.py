@@ -151,7 +151,7 @@ def test_killed_while_importing(place: Places, tmp_path: Path, repeat: Repeat) -
         memory.export(tmp_path / "export.jsonl", user_id=USER)
         expected = contents(memory)
     chance = random.Random(5)
-    for _ in range(repeat(4, 2)):
+    for _ in range(repeat(4, 1)):
         for _ in range(2):
             run_child(
                 "import", place(), tmp_path / "export.jsonl", kill_after_s=chance.uniform(0.05, 1.2)

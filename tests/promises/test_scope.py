@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from places import Places
+from places import Places, times
 from scrubjay import Memory, Principal, Right, errors
 from scrubjay.settings import load
 from scrubjay.testing.fakes import HashEmbedder
@@ -238,18 +238,24 @@ def _export_holds_no_stranger(
         assert {r.content for r in found} == seen
 
 
-@given(_worlds(), st.sampled_from(["none", "hash"]))
-def test_strangers_never_meet(place: Places, world: list[Said], model: str) -> None:
+def _live_in_worlds(place: Places, count: int) -> None:
+    @settings(max_examples=count)
+    @given(_worlds(), st.sampled_from(["none", "hash"]))
+    def live(world: list[Said], model: str) -> None:
+        _live_through(place, world, model)
+
+    live()
+
+
+def test_strangers_never_meet(place: Places) -> None:
     """Whatever they are called."""
-    _live_through(place, world, model)
+    _live_in_worlds(place, times(place, 30, 10))
 
 
 @pytest.mark.soak
-@settings(max_examples=1_000)
-@given(_worlds(), st.sampled_from(["none", "hash"]))
-def test_strangers_never_meet_for_long(place: Places, world: list[Said], model: str) -> None:
+def test_strangers_never_meet_for_long(place: Places) -> None:
     """The same, many times."""
-    _live_through(place, world, model)
+    _live_in_worlds(place, times(place, 1_000, 200))
 
 
 def test_all_odd_names_are_different_people(open_memory: Open) -> None:

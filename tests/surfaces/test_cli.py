@@ -401,8 +401,8 @@ def test_stats_doctor_reindex_and_flush(run: Run) -> None:
     assert run("flush", "--timeout", "1").out == "nothing waits\n"
 
 
+@pytest.mark.embedded_only("a server's store is made by whoever opens its URL first")
 def test_reading_makes_no_store(run: Run, place: Places, tmp_path: Path) -> None:
-    place.empty()
     for words in (["search", "x", *ADA], ["context", "x", *ADA], ["list", *ADA], ["stats"]):
         answer = run(*words, "--json")
         assert answer.code == 0

@@ -97,8 +97,8 @@ def test_demo_gives_its_exit_code(run: Run) -> None:
 def test_bench_passes_its_sizes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
-    def measured(sizes: Any, *, model: bool, progress: Any) -> bench.BenchReport:
-        asked.append((sizes, model))
+    def measured(sizes: Any, *, store: Any, model: bool, progress: Any) -> bench.BenchReport:
+        asked.append((sizes, store, model))
         progress(0, 1, "1k")
         return bench.BenchReport([bench.Figure("add", "1k", 1.5, "ms", 1.0, 2.0)])
 
@@ -107,7 +107,7 @@ def test_bench_passes_its_sizes_on(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     assert answer.json["figures"][0]["ratio"] == 1.5
     shown = run("bench", "--no-model", store=False)
     assert {"1.5 ms", "1 ms", "1.50x"} <= {part.strip() for part in shown.out.split("  ")}
-    assert asked == [(["1k", "10k", "users"], True), (None, False)]
+    assert asked == [(["1k", "10k", "users"], None, True), (None, None, False)]
 
 
 def test_bench_refuses_an_unknown_size(run: Run) -> None:

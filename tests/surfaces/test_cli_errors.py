@@ -135,7 +135,7 @@ def test_with_json_the_error_is_a_document(run: Run, words: list[str], code: str
 
 BAD_PLACES = [
     (["--path", ""], "blank"),
-    (["--path", "postgresql://x/y"], "directory"),
+    (["--path", "mysql://x/y"], "directory"),
     (["--path", "a-file"], "is a file"),
     (["--path", "a" * 300], "too long"),
 ]

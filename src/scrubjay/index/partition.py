@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from scrubjay.index.large import LargePartitions
     from scrubjay.ports import Snapshot
-    from scrubjay.storage import PartitionState, TailWords
+    from scrubjay.storage import PartitionState, SegmentInfo, TailWords
 
 
 Run = tuple[int, "NDArray[np.uint32]", "NDArray[np.uint8]"]
@@ -103,9 +104,12 @@ class Partition:
         """How many memories cannot be found by meaning yet."""
         self.all_live = True
         self.all_embedded = True
+        self.outside: NDArray[np.uint32] | None = None
+        """The sequences whose vectors a VectorIndex holds, ascending; None when RAM holds all."""
         self._epoch = 0
         self._words: dict[int, sealed.WordsSegment] = {}
         self._vectors: dict[int, sealed.VectorsSegment] = {}
+        self._whose: dict[int, NDArray[np.uint32]] = {}
         self._words_tail = _WordsTail()
         self._vectors_tail = _VectorsTail()
         self._lengths = np.zeros(1, np.float32)
@@ -122,17 +126,20 @@ class Partition:
 
     # -- bringing it up to date -------------------------------------------------------------
 
-    def refresh(self, snapshot: Snapshot, state: PartitionState) -> None:
+    def refresh(
+        self, snapshot: Snapshot, state: PartitionState, large: LargePartitions | None = None
+    ) -> None:
         """Make this the index of what `snapshot` sees."""
         if state.generation == self.generation:
             return
         changed = state.epoch != self._epoch
-        if changed:
-            self._reload(snapshot, state)
+        vector_segments = self._reload(snapshot, state) if changed else []
         self._grow(state.next_seq)
         for row in snapshot.tail_words(state, self._words_tail.last_seq):
             self._add_document(row)
             self._words_tail.append(row)
+        if changed:
+            self._read_vectors(snapshot, state, vector_segments, large)
         vectors = snapshot.tail_vectors(state, self.model, self._vectors_tail.last_row)
         if vectors:
             self._vectors_tail.append(vectors)
@@ -143,30 +150,69 @@ class Partition:
         self.generation, self._epoch = state.generation, state.epoch
         self._measure()
 
-    def _reload(self, snapshot: Snapshot, state: PartitionState) -> None:
+    def _reload(self, snapshot: Snapshot, state: PartitionState) -> list[SegmentInfo]:
+        """Read the words and the columns again; which vector segments there are."""
         words: dict[int, sealed.WordsSegment] = {}
-        vectors: dict[int, sealed.VectorsSegment] = {}
+        vectors: list[SegmentInfo] = []
         for info in snapshot.segments(state):
             if info.kind == "words":
                 words[info.sid] = self._words.get(info.sid) or sealed.read_words(
                     snapshot.segment_blob(state, info.sid)
                 )
             elif info.model == self.model:
-                vectors[info.sid] = self._vectors.get(info.sid) or sealed.read_vectors(
-                    snapshot.segment_blob(state, info.sid)
-                )
-        self._words, self._vectors = words, vectors
+                vectors.append(info)
+        self._words = words
         self._words_tail, self._vectors_tail = _WordsTail(), _VectorsTail()
         self._metadata, self._metadata_upto = {}, -1
         self._read_columns(state.next_seq)
+        return vectors
+
+    def _read_vectors(
+        self,
+        snapshot: Snapshot,
+        state: PartitionState,
+        infos: Sequence[SegmentInfo],
+        large: LargePartitions | None,
+    ) -> None:
+        """The sealed vectors; only whose they are, where a VectorIndex holds them."""
+        self.outside = None
+        whose: dict[int, NDArray[np.uint32]] = {}
+        if large is not None and large.wants(state):
+            whose = {info.sid: self._members(snapshot, state, info) for info in infos}
+            seqs = np.unique(np.concatenate([np.empty(0, np.uint32), *whose.values()]))
+            if large.holds(state, self.model, seqs):
+                self.outside = seqs
+        self._whose = whose
+        self._vectors = {
+            info.sid: self._vectors.get(info.sid)
+            or sealed.read_vectors(snapshot.segment_blob(state, info.sid))
+            for info in (infos if self.outside is None else ())
+        }
+        in_ram = [segment.seqs for segment in self._vectors.values()]
+        for seqs in in_ram if self.outside is None else [self.outside]:
+            self._check(seqs)
+            self._embedded[seqs] = True
+
+    def _members(
+        self, snapshot: Snapshot, state: PartitionState, info: SegmentInfo
+    ) -> NDArray[np.uint32]:
+        """Whose vectors a segment holds: without its blob, if it has all memories of its range."""
+        known = self._whose.get(info.sid)
+        if known is None:
+            range_ = self._live[info.min_seq : info.max_seq + 1]
+            known = (np.flatnonzero(range_) + info.min_seq).astype(np.uint32)
+            if len(known) != info.count:
+                known = sealed.read_vectors(snapshot.segment_blob(state, info.sid)).seqs.copy()
+        return known
+
+    def _check(self, seqs: NDArray[np.uint32]) -> None:
+        if len(seqs) and int(seqs.max()) >= self.size:
+            raise StoreDamaged("a segment names memories that never were; `scrubjay reindex`")
 
     def _read_columns(self, size: int) -> None:
         self.size = size
-        known = [words.seqs for words in self._words.values()]
-        known += [vectors.seqs for vectors in self._vectors.values()]
-        for seqs in known:
-            if len(seqs) and int(seqs.max()) >= size:
-                raise StoreDamaged("a segment names memories that never were; `scrubjay reindex`")
+        for words in self._words.values():
+            self._check(words.seqs)
         self._lengths = np.zeros(size, np.float32)
         self._previous = np.zeros(size, np.intp)
         self._next = np.zeros(size, np.intp)
@@ -175,8 +221,6 @@ class Partition:
         self._confidence = np.zeros(size, np.uint8)
         self._live = np.zeros(size, np.bool_)
         self._embedded = np.zeros(size, np.bool_)
-        for vectors in self._vectors.values():
-            self._embedded[vectors.seqs] = True
         for segment in self._words.values():
             self._lengths[segment.seqs] = segment.lengths
             self._previous[segment.seqs] = segment.previous
@@ -286,12 +330,21 @@ class Partition:
             if found:
                 yield i, np.array(found[0], np.uint32), np.array(found[1], np.uint8)
 
-    def cosines(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The cosine of `query` (d,) with each memory's vector, float32 (size,); 0 without one."""
+    def cosines(
+        self, query: NDArray[np.float32], brought: Mapping[int, bytes] | None = None
+    ) -> NDArray[np.float32]:
+        """The cosine of `query` (d,) with each memory's vector, float32 (size,); 0 without one.
+
+        Of what lies `outside`, only what was `brought` (float16, by sequence) is compared.
+        """
         found = np.zeros(self.size, np.float32)
         codes, scales = sealed.quantise(query[None, :])
+        segments = [*self._vectors.values()]
+        if brought:
+            rows = [(0, seq, vector) for seq, vector in brought.items()]
+            segments.append(sealed.vectors_from_tail(rows))
         tail = self._vectors_tail.view()
-        for segment in (*self._vectors.values(), *([tail] if tail else [])):
+        for segment in (*segments, *([tail] if tail else [])):
             scores = dots(codes[0], segment.codes)
             scores *= segment.scales
             found[segment.places] = scores
@@ -308,6 +361,7 @@ class Partition:
         tail = 600 * self._words_tail.count + 800 * self._vectors_tail.count
         words = sum(segment.nbytes for segment in self._words.values())
         vectors = sum(segment.nbytes for segment in self._vectors.values())
+        vectors += sum(seqs.nbytes for seqs in self._whose.values())
         self.nbytes = columns + tail + words + vectors + 300 * len(self._metadata) + 1024
 
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from scrubjay.errors import StoreDamaged
+from scrubjay.errors import InvalidInput, StoreDamaged
+from scrubjay.index.segments import without
 from scrubjay.interchange.archive import lines
 from scrubjay.life.upkeep import Progress
 from scrubjay.model import PartitionKey
 from scrubjay.ports import Snapshot, Store
-from scrubjay.storage import Criteria, PartitionState
+from scrubjay.storage import Criteria, Origin, PartitionState, Target, partition_mark
 from scrubjay.text import metadata as metadata_json
 from scrubjay.write.episode import new_memory
 
@@ -79,6 +80,7 @@ def move(source: Store, target: Store, now: datetime, progress: Progress | None 
         for n, row in models.items()
     }
     keys = sorted(source.partition_keys(), key=lambda k: (k.tenant, k.subject, k.owner))
+    _forget_as_well(target, source.origin(), set(target.partition_keys()) - set(keys), now)
     digest = hashlib.sha256()
     total = _Content()
     already = 0
@@ -99,6 +101,18 @@ def move(source: Store, target: Store, now: datetime, progress: Progress | None 
         if progress:
             progress(done + 1, len(keys), "users")
     return Moved(len(keys), total.turns, total.memories, total.vectors, already, digest.hexdigest())
+
+
+def _forget_as_well(target: Store, origin: Origin, keys: set[PartitionKey], now: datetime) -> None:
+    """What the source has forgotten whole since an earlier move is forgotten in the target too."""
+    forgotten = {mark for mark, *_ in origin.forgotten}
+    for key in keys:
+        if partition_mark(origin.secret, key) not in forgotten:
+            raise InvalidInput(
+                "the target has memories of a user that the source does not know; name an empty one"
+            )
+        target.erase([key], Target(whole=True), without, now)
+    target.adopt(origin)
 
 
 def _compare(wanted: _Content, found: _Content, key: PartitionKey) -> None:

@@ -11,6 +11,7 @@ from scrubjay.errors import ModelError, StoreDamaged
 from scrubjay.index import compact, segments
 from scrubjay.index.cache import IndexCache
 from scrubjay.index.embedding import Embedding
+from scrubjay.index.large import LargePartitions
 from scrubjay.index.words import pack
 from scrubjay.model import PartitionKey, Value
 from scrubjay.ports import Snapshot, Store
@@ -84,7 +85,14 @@ def _job_counts(store: Store) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def doctor(store: Store, cache: IndexCache, embedding: Embedding, *, repair: bool) -> Health:
+def doctor(
+    store: Store,
+    cache: IndexCache,
+    embedding: Embedding,
+    large: LargePartitions | None,
+    *,
+    repair: bool,
+) -> Health:
     """Look for damage in the file and between rows and indexes; with `repair`, mend it."""
     problems = store.check()
     repaired: list[str] = []
@@ -97,6 +105,10 @@ def doctor(store: Store, cache: IndexCache, embedding: Embedding, *, repair: boo
                     store.unseal_vectors(key)
                     repaired.append("the index of one partition was built anew")
             problems = _check_indexes(store)
+    if large is not None and not problems:
+        if repair:
+            repaired += _mend_large(large)
+        problems = [p for key in large.every() if (p := _lag(large, key)) is not None]
     if repair:
         revived = store.revive()
         if revived:
@@ -108,6 +120,25 @@ def doctor(store: Store, cache: IndexCache, embedding: Embedding, *, repair: boo
             f"{jobs['dead']} jobs failed too often and wait; `scrubjay doctor --repair` tries again"
         )
     return Health(tuple(problems), model_state(embedding), jobs, tuple(repaired))
+
+
+def _lag(large: LargePartitions, key: PartitionKey) -> str | None:
+    """What is wrong between a partition's vectors and their copies in the VectorIndex."""
+    lacking, strays = large.lacking(key), len(large.strays(key))
+    if not lacking and not strays:
+        return None
+    return (
+        f"the vector index lacks {lacking} vectors of a large partition and has {strays} that are "
+        "gone; `scrubjay doctor --repair` brings it in line"
+    )
+
+
+def _mend_large(large: LargePartitions) -> list[str]:
+    large.tidy()
+    lagging = [key for key in large.every() if _lag(large, key) is not None]
+    for key in lagging:
+        large.mend(key)
+    return ["the vector index of one partition was brought in line"] * len(lagging)
 
 
 def _check_indexes(store: Store) -> list[str]:
@@ -174,11 +205,16 @@ def _all_seqs(snapshot: Snapshot, key: PartitionKey) -> set[int]:
 
 
 def reindex(
-    store: Store, cache: IndexCache, embedding: Embedding, progress: Progress | None
+    store: Store,
+    cache: IndexCache,
+    embedding: Embedding,
+    large: LargePartitions | None,
+    progress: Progress | None,
 ) -> dict[str, int]:
     """Build the words anew, and give every memory a vector of the present model.
 
-    Reading goes on meanwhile. Stopped halfway, it goes on with what is missing when called
+    Reading goes on meanwhile, of large partitions by words alone while their copies in the
+    VectorIndex are made anew. Stopped halfway, it goes on with what is missing when called
     again; vectors of other models go when none is missing.
     """
     keys = store.partition_keys()
@@ -196,6 +232,8 @@ def reindex(
         embedding.look_again()
         for key in keys:
             compact.seal(store, key)
+    if large is not None:
+        large.rebuild()
     cache.clear()
     return counts
 

@@ -9,6 +9,10 @@ A memory is also found by its neighbours: the answer stands after the question. 
 indexing each turn twice, alone and with the one before it, the neighbours' own relevance counts
 for a part, as independent evidence (noisy-or; Pearl, "Probabilistic reasoning in intelligent
 systems", 1988). `docs/decisions/0003-neighbours.md` has the measurement.
+
+Where a VectorIndex holds a partition's vectors, it only chooses. The nearest, the best by words and
+those around them are then compared by their vectors of the Store, so that the relevance of each of
+these, and of its neighbours, is what it would be in RAM. Anything else counts as far away.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scrubjay.errors import ScrubjayError
+from scrubjay.index.large import LargePartitions
 from scrubjay.index.partition import Partition, Run, micros
 from scrubjay.model import RecallPolicy, State
 from scrubjay.ports import Snapshot
@@ -30,6 +36,11 @@ if TYPE_CHECKING:
 
 K1 = 1.2
 B = 0.75
+_NEAREST = 200
+_NEAREST_A_HIT = 8
+_MOST_BESIDE = 1_000
+"""How many nearest are asked of a VectorIndex: so many for each hit, but at least `_NEAREST`, and
+no more than `_MOST_BESIDE` beside the hits."""
 
 View = Sequence[tuple[PartitionState, Partition]]
 
@@ -48,17 +59,49 @@ class Candidate:
     occurred_at: int
 
 
+@dataclass(slots=True)
+class _Searched:
+    """A partition with what is known of its memories, by sequence.
+
+    `words` is how much of the question each says, `meaning` how near it is or None for words alone,
+    `allowed` who may be returned (None: every visible one).
+    """
+
+    state: PartitionState
+    partition: Partition
+    words: NDArray[np.float32]
+    allowed: NDArray[np.bool_] | None
+    meaning: NDArray[np.float32] | None = None
+
+
 def candidates(
-    snapshot: Snapshot, view: View, plan: Plan, policy: RecallPolicy, k: int
-) -> list[Candidate]:
-    """The `k` best of all partitions, best first. All that narrows applies before the choice."""
-    words = _words(view, plan)
-    found: list[Candidate] = []
-    for (state, partition), coverage in zip(view, words, strict=True):
-        allowed = _allowed(snapshot, state, partition, plan)
-        found += _best(state, partition, coverage, allowed, plan, policy, k)
+    snapshot: Snapshot,
+    view: View,
+    plan: Plan,
+    policy: RecallPolicy,
+    k: int,
+    large: LargePartitions | None = None,
+) -> tuple[list[Candidate], str | None]:
+    """The `k` best of all partitions, best first. All that narrows applies before the choice.
+
+    With a note when the VectorIndex of the `large` ones failed, and words alone had to do.
+    """
+    searched = [
+        _Searched(state, partition, words, _allowed(snapshot, state, partition, plan))
+        for (state, partition), words in zip(view, _words(view, plan), strict=True)
+    ]
+    note = None
+    if plan.vector is not None:
+        try:
+            for each in searched:
+                each.meaning = _meaning(snapshot, each, plan, k, large)
+        except ScrubjayError as exc:
+            note = f"searched by words alone: {exc}"
+            for each in searched:  # in one way everywhere, or scores could not be compared
+                each.meaning = None
+    found = [candidate for each in searched for candidate in _best(each, plan, policy, k)]
     found.sort(key=lambda c: (-c.score, -c.occurred_at, -c.seq))
-    return found[:k]
+    return found[:k], note
 
 
 def _words(view: View, plan: Plan) -> list[NDArray[np.float32]]:
@@ -127,19 +170,11 @@ def _allowed(
     return allowed
 
 
-def _best(
-    state: PartitionState,
-    partition: Partition,
-    words: NDArray[np.float32],
-    allowed: NDArray[np.bool_] | None,
-    plan: Plan,
-    policy: RecallPolicy,
-    k: int,
-) -> list[Candidate]:
+def _best(each: _Searched, plan: Plan, policy: RecallPolicy, k: int) -> list[Candidate]:
+    partition, words, meaning, allowed = each.partition, each.words, each.meaning, each.allowed
     np.minimum(words, 1.0, out=words)
-    own, meaning = words, None
-    if plan.vector is not None:
-        meaning = _meaning(partition, plan)
+    own = words
+    if meaning is not None:
         own = _fused(partition, words, meaning, plan, policy)
     visible = _visible(partition, plan)
     if visible is not None:
@@ -159,7 +194,7 @@ def _best(
     order = np.lexsort((-seqs, -partition.occurred[seqs], -score))[:k]
     return [
         Candidate(
-            state=state,
+            state=each.state,
             seq=int(seqs[i]),
             relevance=min(1.0, float(relevance[seqs[i]])),
             score=min(1.0, float(score[i])),
@@ -208,12 +243,50 @@ def _promising(relevance: NDArray[np.float32], policy: RecallPolicy, k: int) -> 
     return np.flatnonzero(relevance >= max(border, np.finfo(np.float32).tiny))
 
 
-def _meaning(partition: Partition, plan: Plan) -> NDArray[np.float32]:
+def _meaning(
+    snapshot: Snapshot, each: _Searched, plan: Plan, k: int, large: LargePartitions | None
+) -> NDArray[np.float32]:
     """How near each memory is to the question, from the model's floor on, float32 (size,)."""
     assert plan.vector is not None
+    brought = {}
+    if each.partition.outside is not None:
+        assert large is not None, "whatever lies outside was found by it"
+        seqs = _promising_outside(each, plan, plan.vector, k, large)
+        brought = snapshot.vectors(each.state, each.partition.model, seqs)
     floor = np.float32(plan.baseline)
-    near = (partition.cosines(plan.vector) - floor) / (1 - floor)
+    near = (each.partition.cosines(plan.vector, brought) - floor) / (1 - floor)
     return np.clip(near, 0, 1, out=near)
+
+
+def _promising_outside(
+    each: _Searched,
+    plan: Plan,
+    query: NDArray[np.float32],
+    k: int,
+    large: LargePartitions,
+) -> list[int]:
+    """Of those whose vectors are outside, whoever may be among the best or speak for one."""
+    partition = each.partition
+    counts = np.zeros(partition.size, np.bool_)  # whose meaning does, as itself or as neighbour
+    counts[partition.outside] = True
+    visible = _visible(partition, plan)
+    if visible is not None:
+        counts &= visible
+    may = counts if each.allowed is None else counts & each.allowed
+    most = max(_NEAREST, min(_NEAREST_A_HIT * k, k + _MOST_BESIDE))
+    among = None if visible is None and each.allowed is None else np.flatnonzero(may)
+    least = min(most, int(may.sum()))
+    best = large.nearest(each.state, partition.model, query, most, among, least)
+    best = best[best < partition.size]  # what was said after this snapshot is not in it
+    said = np.flatnonzero((each.words > 0) & may)
+    if len(said) > most:
+        said = said[np.argpartition(each.words[said], len(said) - most)[-most:]]
+    around = np.union1d(best, said)
+    for _ in range(2):  # their neighbours, who are found by them, and whoever speaks for those
+        sides = (partition.previous[around], partition.following[around])
+        around = np.unique(np.concatenate([around, *sides]))
+    found: list[int] = around[counts[around]].tolist()
+    return found
 
 
 def _with_neighbours(

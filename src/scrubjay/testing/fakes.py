@@ -101,13 +101,14 @@ class InMemoryVectorIndex:
         model: int,
         query: NDArray[np.float32],
         k: int,
-        allowed: Sequence[int] | None = None,
+        allowed: Sequence[int] | NDArray[np.int64] | None = None,
     ) -> list[tuple[int, float]]:
         """See `VectorIndex.search`. Equals are ordered by sequence."""
         with self._lock:
             rows = dict(self._rows.get(partition, {}).get(model, {}))
         if allowed is not None:
-            rows = {seq: rows[seq] for seq in set(allowed) & rows.keys()}
+            wanted = {int(seq) for seq in allowed}
+            rows = {seq: row for seq, row in rows.items() if seq in wanted}
         length = float(np.linalg.norm(query)) or 1.0
         found = [
             (seq, float(row @ query) / ((float(np.linalg.norm(row)) or 1.0) * length))
@@ -115,3 +116,26 @@ class InMemoryVectorIndex:
         ]
         found.sort(key=lambda pair: (-pair[1], pair[0]))
         return found[:k]
+
+    def seqs(self, partition: PartitionKey, model: int) -> NDArray[np.int64]:
+        """See `VectorIndex.seqs`."""
+        with self._lock:
+            return np.array(sorted(self._rows.get(partition, {}).get(model, {})), np.int64)
+
+    def drop(self, partition: PartitionKey) -> None:
+        """See `VectorIndex.drop`."""
+        with self._lock:
+            self._rows.pop(partition, None)
+
+    def keep(self, partitions: Sequence[PartitionKey], models: Sequence[int]) -> None:
+        """See `VectorIndex.keep`."""
+        with self._lock:
+            self._rows = {
+                key: {model: rows for model, rows in by_model.items() if model in models}
+                for key, by_model in self._rows.items()
+                if key in partitions
+            }
+
+    def build(self, partition: PartitionKey) -> int:
+        """See `VectorIndex.build`: nothing ever is."""
+        return 0

@@ -1,5 +1,8 @@
 """Gives memories their vectors: the `embed` job.
 
+Those of a large partition are copied to the VectorIndex before the job is completed, so that a
+crash between the two makes the job run again.
+
 A batch that fails is tried again text by text at once, so that one bad text does not hold up
 the others. After two failures in a row the model itself is asked: when it is down, everything
 waits and nothing counts as tried; when it answers, the failures are the texts' own.
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from scrubjay.errors import ModelError, ModelRejected
 from scrubjay.index.embedding import Embedding
+from scrubjay.index.large import LargePartitions
 from scrubjay.model import Job, PartitionKey
 from scrubjay.ports import Store
 
@@ -36,7 +40,13 @@ class _Outcome:
     is_outage: bool = False
 
 
-def embed_jobs(store: Store, embedding: Embedding, jobs: Sequence[Job], now: datetime) -> int:
+def embed_jobs(
+    store: Store,
+    embedding: Embedding,
+    jobs: Sequence[Job],
+    now: datetime,
+    large: LargePartitions | None = None,
+) -> int:
     """Run claimed `embed` jobs; each is completed or given back. Returns the vectors written."""
     owners = [(job, int(seq)) for job in jobs for seq in job.payload["seqs"]]
     texts = _texts(store, owners)
@@ -50,7 +60,7 @@ def embed_jobs(store: Store, embedding: Embedding, jobs: Sequence[Job], now: dat
             _give_back(store, job, list(job.payload["seqs"]), str(exc), now, counted=False)
         return 0
     outcome = _embed([text for _, _, text in present], embedding)
-    written = _write(store, embedding, present, outcome)
+    written = _write(store, embedding, present, outcome, large)
     _settle(store, jobs, present, outcome, now)
     return written
 
@@ -100,6 +110,7 @@ def _write(
     embedding: Embedding,
     present: Sequence[tuple[Job, int, str]],
     outcome: _Outcome,
+    large: LargePartitions | None,
 ) -> int:
     row = embedding.row
     if row is None:
@@ -110,7 +121,11 @@ def _write(
     for i, vector in outcome.vectors.items():
         job, seq, _ = present[i]
         by_partition.setdefault(job.partition, {})[seq] = vector.astype(np.float16).tobytes()
-    return sum(store.put_vectors(key, row.number, v) for key, v in by_partition.items())
+    written = sum(store.put_vectors(key, row.number, v) for key, v in by_partition.items())
+    if large is not None:
+        for key, vectors in by_partition.items():
+            large.put(key, row.number, list(vectors))
+    return written
 
 
 def _settle(

@@ -22,13 +22,21 @@ from scrubjay.backends.postgres.connection import Database, OutcomeUnknown, Read
 from scrubjay.backends.postgres.faults import error_for, is_lost, translated, unavailable
 from scrubjay.backends.postgres.migrate import migrate
 from scrubjay.backends.postgres.session import wall_of
-from scrubjay.backends.sql.journal import partition_mark
+from scrubjay.backends.sql.journal import read_secret
 from scrubjay.backends.sql.rows import id_bytes, id_text
 from scrubjay.backends.sql.session import Session
 from scrubjay.backends.sql.store import Keys, SqlStore
+from scrubjay.errors import StoreUnavailable
 from scrubjay.model import Erasure, PartitionKey
 from scrubjay.ports import Codec
-from scrubjay.storage import Entry, Journalled, Request, RewriteSegment, Target
+from scrubjay.storage import (
+    Entry,
+    Journalled,
+    Request,
+    RewriteSegment,
+    Target,
+    partition_mark,
+)
 
 if TYPE_CHECKING:
     from scrubjay.backends.postgres.vectors import PgVectorIndex
@@ -37,8 +45,9 @@ T = TypeVar("T")
 _KNOWN_SEQUENCES = 10_000
 _GUESSES = 3
 ERASED_NOTE = (
-    "PostgreSQL keeps the old row versions on its disk, unreachable by any query, until it "
-    "vacuums, and in its write-ahead log until that is recycled"
+    "PostgreSQL keeps the old bytes, unreachable by any query, in its files until they are "
+    "written over or VACUUM FULL has made the table anew, and in its write-ahead log until that is "
+    "recycled"
 )
 
 
@@ -58,11 +67,12 @@ class PostgresStore(SqlStore):
         write_timeout_s: float = 10.0,
         statement_timeout_s: float = 60.0,
         pool_size: int = 10,
+        create: bool = True,
     ) -> None:
         super().__init__(codec)
         self.where = described(url)
         self._timeout_s = write_timeout_s
-        self._role, self._secret = self._prepare(url, write_timeout_s)
+        self._role, self._secret, self._pid_key = self._prepare(url, write_timeout_s, create)
         self._numbers: dict[PartitionKey, bytes] = {}
         self._next = _Sequences()
         self._connect = partial(
@@ -78,7 +88,7 @@ class PostgresStore(SqlStore):
         self._db = self._connect()
         self._beside: Database | None = None
 
-    def _prepare(self, url: str, timeout_s: float) -> tuple[str, bytes]:
+    def _prepare(self, url: str, timeout_s: float, create: bool) -> tuple[str, bytes, bytes]:
         try:
             with (
                 translated(self.where),
@@ -86,17 +96,17 @@ class PostgresStore(SqlStore):
                     url, autocommit=True, connect_timeout=max(2, int(timeout_s))
                 ) as connection,
             ):
-                return migrate(connection, self.where)
+                return migrate(connection, self.where, create=create)
         except psycopg.Error as exc:  # while closing
             raise unavailable(self.where, str(exc)) from exc
 
     def pid_of(self, key: PartitionKey) -> bytes:
-        """The number of a partition: a keyed hash of its names."""
+        """The number of a partition: a hash of its names, keyed by what the database keeps."""
         pid = self._numbers.get(key)
         if pid is None:
             if len(self._numbers) >= _KNOWN_SEQUENCES:
                 self._numbers.clear()
-            pid = self._numbers[key] = partition_mark(self._secret, key)[:16]
+            pid = self._numbers[key] = partition_mark(self._pid_key, key)[:16]
         return pid
 
     def _walled(self, keys: Keys) -> list[bytes] | None:
@@ -157,11 +167,17 @@ class PostgresStore(SqlStore):
             )  # fmt: skip
             try:
                 answer = self._call(values, deadline)
+            except StoreUnavailable as exc:
+                if not lost:
+                    raise
+                raise self._unknown() from exc
             except psycopg.errors.UniqueViolation:
                 return self._already(key, entries) if lost else None
             except psycopg.Error as exc:
-                if not is_lost(exc) or time.monotonic() > deadline:
+                if not is_lost(exc):
                     raise error_for(exc, self.where) from exc
+                if time.monotonic() > deadline:
+                    raise self._unknown() from exc
                 lost = True
                 continue
             if answer == first:
@@ -173,6 +189,12 @@ class PostgresStore(SqlStore):
                 return known
             first, guesses = answer, guesses + 1
         return None
+
+    def _unknown(self) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"{self.where} went away before it answered and did not come back in time; whether "
+            "this call was written is not known. Look, or repeat it with the same idempotency key"
+        )
 
     def _call(self, values: Sequence[object], deadline: float) -> int:
         connection = self._db.begin("", deadline)
@@ -221,14 +243,12 @@ class PostgresStore(SqlStore):
     def restore(self, source: str, rewrite: RewriteSegment) -> int:
         """See `Store.restore`."""
         left_out = self._db.write(
-            None, lambda s: backup.restore(s, self._rows, source, rewrite, self._use_secret)
+            None, lambda s: backup.restore(s, self._rows, source, rewrite, self.pid_of)
         )
         self._next.clear()
+        with self._read(None) as session:
+            self._use_secret(read_secret(session))
         return left_out
-
-    def _use_secret(self, secret: bytes) -> None:
-        super()._use_secret(secret)
-        self._numbers = {}
 
     def size(self) -> int:
         """See `Store.size`."""

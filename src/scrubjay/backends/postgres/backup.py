@@ -17,17 +17,17 @@ from typing import Any
 import psycopg
 
 from scrubjay.backends.postgres.migrate import newest
-from scrubjay.backends.postgres.session import PostgresSession
+from scrubjay.backends.postgres.session import PidOf, PostgresSession
 from scrubjay.backends.sql.erase import forget_again, forgotten
-from scrubjay.backends.sql.journal import partition_mark, read_secret
+from scrubjay.backends.sql.journal import read_secret
 from scrubjay.backends.sql.rows import Rows
 from scrubjay.errors import StoreDamaged, StoreError
 from scrubjay.model import PartitionKey
-from scrubjay.storage import RewriteSegment
+from scrubjay.storage import RewriteSegment, partition_mark
 
 FORMAT = "scrubjay-postgres-backup"
 _TABLES = (
-    "meta", "partitions", "turns", "memories", "sources", "edges", "words", "models", "vectors",
+    "partitions", "turns", "memories", "sources", "edges", "words", "models", "vectors",
     "segments", "jobs", "requests", "tombstones", "forgotten_partitions",
 )  # fmt: skip
 _NUMBERED = {"turns": "tid", "vectors": "vid", "segments": "sid", "jobs": "jid", "models": "model"}
@@ -61,12 +61,19 @@ def backup(
                 if progress:
                     progress(place + 1, len(_TABLES))
             manifest = {"format": FORMAT, "schema": newest(), "columns": columns, "rows": counts}
+            archive.writestr("secret", _secret_of(connection))
             archive.writestr("manifest.json", json.dumps(manifest))
         partial.replace(target)
     except OSError as exc:
         raise StoreError(f"{target} cannot be written ({exc.strerror}); name another file") from exc
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _secret_of(connection: Connection) -> bytes:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'secret'").fetchone()
+    assert row is not None, "a store is made with its secret"
+    return bytes(row[0])
 
 
 def _columns(connection: Connection) -> dict[str, list[str]]:
@@ -85,12 +92,12 @@ def restore(
     rows: Rows,
     source: str,
     rewrite: RewriteSegment,
-    adopt: Callable[[bytes], None],
+    pid_of: PidOf,
 ) -> int:
     """See `Store.restore`: one transaction, which every reader sees whole or not at all.
 
     Writers wait meanwhile. What was forgotten since is forgotten again, and every number moves
-    past those that readers have in RAM. `adopt` hears the restored store's secret.
+    past those that readers have in RAM. Partitions are numbered as this database numbers them.
     """
     session.execute("LOCK TABLE partitions IN EXCLUSIVE MODE")
     known, numbers = forgotten(session), _numbers(session)
@@ -99,8 +106,8 @@ def restore(
         for table in reversed(_TABLES):
             session.execute(f"DELETE FROM {table}")
         for table in _TABLES:
-            _bring_back(session, archive, manifest, table, source)
-    adopt(read_secret(session))
+            _bring_back(session, archive, manifest, table, source, pid_of)
+        session.change("set_secret", archive.read("secret"))
     _move_past(session, numbers)
     return forget_again(session, rows, known, rewrite)
 
@@ -140,6 +147,7 @@ def _bring_back(
     manifest: dict[str, Any],
     table: str,
     source: str,
+    pid_of: PidOf,
 ) -> None:
     """Rows come in by way of a temporary table: COPY does not go through the wall."""
     listed = ", ".join(f'"{c}"' for c in manifest["columns"][table])
@@ -148,6 +156,13 @@ def _bring_back(
     with session.connection.cursor() as cursor, cursor.copy(sql.encode()) as copy:
         for chunk in _chunks(archive, table):
             copy.write(chunk)
+    if table == "partitions":
+        _number_anew(session, pid_of)
+    elif "pid" in manifest["columns"][table]:
+        session.execute(
+            "UPDATE pg_temp.restoring r SET pid = n.new FROM pg_temp.numbers n"
+            " WHERE n.old = r.pid AND n.old <> n.new"
+        )
     count = session.execute(
         f"INSERT INTO {table} ({listed}) OVERRIDING SYSTEM VALUE"
         f" SELECT {listed} FROM pg_temp.restoring"
@@ -155,6 +170,21 @@ def _bring_back(
     if count != manifest["rows"][table]:
         raise _no_backup(source, f"{table} has {count} rows")
     session.execute("DROP TABLE pg_temp.restoring")
+
+
+def _number_anew(session: PostgresSession, pid_of: PidOf) -> None:
+    """The numbers that partitions have in this database, which may be another's than before."""
+    session.execute(
+        "CREATE TEMP TABLE numbers (old bytea PRIMARY KEY, new bytea NOT NULL) ON COMMIT DROP"
+    )
+    rows = session.select("SELECT pid, tenant, subject, owner FROM pg_temp.restoring")
+    for old, *names in rows:
+        session.execute(
+            "INSERT INTO pg_temp.numbers VALUES (?, ?)", (old, pid_of(PartitionKey(*names)))
+        )
+    session.execute(
+        "UPDATE pg_temp.restoring r SET pid = n.new FROM pg_temp.numbers n WHERE n.old = r.pid"
+    )
 
 
 def _chunks(archive: zipfile.ZipFile, table: str) -> Iterator[bytes]:

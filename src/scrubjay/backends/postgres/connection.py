@@ -34,6 +34,8 @@ _ABANDONED: list[object] = []  # a parent's pool, kept from being closed in a fo
 _REPEATS = 10
 _RECONNECT_S = 1.0
 _IDLE_S = 600
+_KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+"""A machine that is gone without a word is noticed after a minute."""
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 # The pool's own messages tell what the errors here tell as well.
@@ -53,9 +55,11 @@ def described(url: str) -> str:
     try:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError as exc:
+        # What libpq says of it would show the password.
         raise errors.InvalidInput(
-            f"the URL of the store cannot be read ({str(exc).strip()}); it is like "
-            "postgresql://user:password@host:5432/database"
+            "the URL of the store cannot be read; it is like "
+            "postgresql://user:password@host:5432/database, with @ : / % in the password written "
+            "as %40 %3A %2F %25"
         ) from exc
     host = parts.get("host") or parts.get("hostaddr") or "the local socket"
     return f"the PostgreSQL database {parts.get('dbname') or '(default)'} at {host}"
@@ -76,7 +80,7 @@ class Database:
         pool_size: int,
     ) -> None:
         self.where = described(url)
-        self._url = make_conninfo(url, connect_timeout=max(2, int(timeout_s)))
+        self._url = make_conninfo(url, connect_timeout=max(2, int(timeout_s)), **_KEEPALIVE)
         self._pid_of = pid_of
         self._timeout_s = timeout_s
         self._pool_size = pool_size
@@ -87,7 +91,7 @@ class Database:
             # than running it.
             " SET plan_cache_mode = force_generic_plan;"
             f" SET synchronous_commit = {'on' if synchronous == 'FULL' else 'off'};"
-            f" SET lock_timeout = {int(timeout_s * 1000)};"
+            f" SET lock_timeout = {max(1, int(timeout_s * 1000))};"
             f" SET statement_timeout = {int(statement_timeout_s * 1000)};"
             f" SET idle_in_transaction_session_timeout = '{_IDLE_S}s'"
         )

@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 
-from scrubjay.errors import SchemaTooNew, StoreDamaged, StoreError
+from scrubjay.errors import InvalidInput, SchemaTooNew, StoreDamaged, StoreError
 
 LEAST_SERVER = 150_000
 LEAST_PGVECTOR = (0, 7)
@@ -47,15 +47,18 @@ def newest() -> int:
     return max(steps())
 
 
-def migrate(connection: Connection, where: str) -> tuple[str, bytes]:
-    """Create or bring up to date; returns the role to work under, and the store's secret.
+def migrate(connection: Connection, where: str, *, create: bool) -> tuple[str, bytes, bytes]:
+    """Create or bring up to date; returns the role to work under, the secret, the key of pids.
 
     `connection` is in autocommit mode. Raises `StoreError` for a server that is too old or lacks
     pgvector, `SchemaTooNew`, `StoreDamaged`.
     """
     _check_server(connection, where)
     role = str(_value(connection, _ROLE))
-    if _version(connection, where) != newest() or not _has_role(connection, role):
+    version = _version(connection, where)
+    if version == 0 and not create:
+        raise InvalidInput(f"there is no store in {where}; name the one to be copied")
+    if version != newest() or not _has_role(connection, role):
         connection.execute(_LOCK)
         try:
             _bring_up(connection, where, role)
@@ -63,8 +66,11 @@ def migrate(connection: Connection, where: str) -> tuple[str, bytes]:
             if not connection.broken:
                 connection.execute(_UNLOCK)
     connection.execute(f'SET ROLE "{role}"'.encode())
-    secret = _value(connection, "SELECT value FROM scrubjay.meta WHERE key = 'secret'")
-    return role, bytes(secret)
+    secret, pid_key = (
+        bytes(_value(connection, f"SELECT value FROM scrubjay.meta WHERE key = '{key}'"))
+        for key in ("secret", "pids")
+    )
+    return role, secret, pid_key
 
 
 def _bring_up(connection: Connection, where: str, role: str) -> None:
@@ -73,6 +79,7 @@ def _bring_up(connection: Connection, where: str, role: str) -> None:
             connection.execute("SET LOCAL search_path = scrubjay, public")
             if version == 0:
                 _create(connection, where)
+                _make_role(connection, where, role)
             else:
                 connection.execute(steps()[version + 1].encode())
                 _set_version(connection, version + 1)
@@ -112,8 +119,11 @@ def _version(connection: Connection, where: str) -> int:
 
 
 def _has_role(connection: Connection, role: str) -> bool:
-    """Whether the role is there and the present user may take it on."""
-    sql = f"SELECT pg_has_role(current_user, oid, 'MEMBER') FROM pg_roles WHERE rolname = '{role}'"
+    """Whether the role is there, may work here, and the present user may take it on."""
+    sql = (
+        "SELECT pg_has_role(current_user, oid, 'MEMBER') AND has_table_privilege(oid,"
+        f" 'scrubjay.meta', 'SELECT') FROM pg_roles WHERE rolname = '{role}'"
+    )
     return bool(_value(connection, sql))
 
 
@@ -122,9 +132,10 @@ def _create(connection: Connection, where: str) -> None:
     connection.execute("CREATE SCHEMA scrubjay")
     script = resources.files(__package__).joinpath("schema.sql").read_text("utf-8")
     connection.execute(script.encode())
-    connection.execute(
-        "INSERT INTO meta (key, value) VALUES ('secret', %s)", (secrets.token_bytes(32),)
-    )
+    for key in ("secret", "pids"):
+        connection.execute(
+            "INSERT INTO meta (key, value) VALUES (%s, %s)", (key, secrets.token_bytes(32))
+        )
     _set_version(connection, newest())
 
 

@@ -15,14 +15,13 @@ from scrubjay.backends.sql.journal import (
     Partition,
     locate,
     lock_partition,
-    partition_mark,
     read_secret,
 )
 from scrubjay.backends.sql.rows import Rows, id_bytes, id_text, micros
 from scrubjay.backends.sql.session import Session
 from scrubjay.errors import NotFound, masked
 from scrubjay.model import Erasure, PartitionKey
-from scrubjay.storage import RewriteSegment, Target
+from scrubjay.storage import RewriteSegment, Target, partition_mark
 
 ERASED = "\N{FULL BLOCK}"
 """Stands in a turn for each character that was forgotten."""

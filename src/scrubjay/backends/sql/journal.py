@@ -17,7 +17,7 @@ from scrubjay.backends.sql.rows import Rows, first_source, id_bytes, id_text, mi
 from scrubjay.backends.sql.session import Session
 from scrubjay.errors import IdempotencyConflict, InvalidInput, NotFound, masked
 from scrubjay.model import MemoryRecord, PartitionKey, Source, State, Turn
-from scrubjay.storage import Entry, Journalled, NewMemory, Request
+from scrubjay.storage import Entry, Journalled, NewMemory, Request, partition_mark
 
 SEAL_AT = 512
 """A tail of this many rows is sealed into a segment."""
@@ -80,12 +80,6 @@ def read_secret(session: Session) -> bytes:
     row = session.one("secret")
     assert row is not None, "a store is made with its secret"
     return bytes(row[0])
-
-
-def partition_mark(secret: bytes, key: PartitionKey) -> bytes:
-    """What stays of a partition that was forgotten whole: nothing that names its user."""
-    name = "\x00".join((key.tenant, key.subject, key.owner))
-    return hmac.digest(secret, name.encode("utf-8"), "sha256")
 
 
 def close_partition(

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from scrubjay.backends.sql.checks import check
 from scrubjay.backends.sql.erase import forget_again, forgotten
-from scrubjay.backends.sql.journal import partition_mark, read_secret
+from scrubjay.backends.sql.journal import read_secret
 from scrubjay.backends.sql.rows import Rows
 from scrubjay.backends.sqlite.connection import Database
 from scrubjay.backends.sqlite.migrate import migrate, refuse_strangers
 from scrubjay.backends.sqlite.session import SqliteSession
 from scrubjay.errors import StoreDamaged
 from scrubjay.model import PartitionKey
-from scrubjay.storage import RewriteSegment
+from scrubjay.storage import RewriteSegment, partition_mark
 
 _PAGES = 2048
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from scrubjay.errors import InvalidInput, SettingsError
+from scrubjay.errors import InvalidInput, SettingsError, without_password
 from scrubjay.surfaces.cli import opening, options, output
 from scrubjay.surfaces.cli.progress import Bars
 
@@ -60,7 +59,7 @@ def settings(path: options.Path = None, as_json: options.Json = False) -> None:
 def _shown(value: Any) -> Any:
     """A value as it may be seen: secrets and the password in a URL as stars, paths as text."""
     if isinstance(value, str):
-        return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", value)
+        return without_password(value)
     if value is None or isinstance(value, (bool, int, float, str, dict)):
         return value
     return str(value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scrubjay.errors import InvalidInput, StoreDamaged
+from scrubjay.errors import InvalidInput, StoreDamaged, without_password
 from scrubjay.guard.access import make_scope
 from scrubjay.surfaces.cli import opening, options, output
 
@@ -127,14 +127,15 @@ def restore(
     settings = opening.load_settings(path)
     if not file.is_file():
         raise InvalidInput(f"there is no file {file}; name one that `scrubjay backup` wrote")
-    confirm(f"This replaces EVERYTHING in the store in {settings.path} by the backup.", yes)
+    where = without_password(settings.path)
+    confirm(f"This replaces EVERYTHING in the store in {where} by the backup.", yes)
     with contextlib.ExitStack() as stack:
         try:
             memory, _ = stack.enter_context(opening.opened(settings, missing="make"))
         except StoreDamaged as exc:
             raise StoreDamaged(
-                f"the store in {settings.path} is too damaged to be opened; move that directory "
-                "aside and run the same command again, which makes a new one"
+                f"the store in {where} is too damaged to be opened; move that directory aside and "
+                "run the same command again, which makes a new one"
             ) from exc
         left_out = memory.restore(file)
     if as_json:

@@ -65,6 +65,7 @@ class VectorIndexSuite:
         allowed = [seq for seq in range(1, 1_001) if seq % 250 == 0]
         found = index.search(ADA, MODEL, _query(7), 10, allowed)
         assert sorted(seq for seq, _ in found) == allowed
+        assert index.search(ADA, MODEL, _query(7), 10, np.array(allowed, np.int64)) == found
         assert index.search(ADA, MODEL, _query(7), 10, []) == []
         assert index.search(ADA, MODEL, _query(7), 10, [5_000]) == []
 
@@ -83,6 +84,47 @@ class VectorIndexSuite:
         index.remove(BOB, [2])
         index.remove(PartitionKey("default", "user:nobody"), [1])
         assert [seq for seq, _ in index.search(ADA, MODEL, _query(1), 5)] == [2]
+
+    def test_what_it_has(self, index: VectorIndex) -> None:
+        """Ascending, of one partition and model."""
+        assert index.seqs(ADA, MODEL).tolist() == []
+        index.put(ADA, MODEL, {seq: vector(seq) for seq in (7, 3, 5)})
+        index.put(ADA, MODEL + 1, {9: vector(9)})
+        index.put(BOB, MODEL, {1: vector(1)})
+        assert index.seqs(ADA, MODEL).tolist() == [3, 5, 7]
+
+    def test_drop(self, index: VectorIndex) -> None:
+        """A partition goes with all its models; an unknown one is no error."""
+        for model in (MODEL, MODEL + 1):
+            index.put(ADA, model, {1: vector(1)})
+        index.put(BOB, MODEL, {2: vector(2)})
+        index.drop(ADA)
+        index.drop(ADA)
+        assert index.search(ADA, MODEL, _query(1), 5) == []
+        assert index.seqs(ADA, MODEL + 1).tolist() == []
+        assert index.seqs(BOB, MODEL).tolist() == [2]
+
+    def test_keep(self, index: VectorIndex) -> None:
+        """What belongs to another partition or another model goes, and can be put again."""
+        for model in (MODEL, MODEL + 1):
+            for key in (ADA, BOB):
+                index.put(key, model, {1: vector(1)})
+        index.keep([ADA, PartitionKey("default", "user:nobody")], [MODEL, 77])
+        assert index.seqs(ADA, MODEL).tolist() == [1]
+        assert not [*index.seqs(BOB, MODEL), *index.seqs(ADA, MODEL + 1)]
+        index.put(BOB, MODEL + 1, {4: vector(4)})
+        assert index.seqs(BOB, MODEL + 1).tolist() == [4]
+        index.keep([], [MODEL])
+        assert not [*index.seqs(ADA, MODEL), *index.seqs(BOB, MODEL + 1)]
+
+    def test_build_changes_no_answer(self, index: VectorIndex) -> None:
+        """Whatever it does, the same are found; a second call has nothing to do."""
+        index.put(ADA, MODEL, {seq: vector(seq) for seq in range(1, 301)})
+        found = index.search(ADA, MODEL, _query(7), 3)
+        index.build(ADA)
+        assert index.build(ADA) == 0
+        assert index.search(ADA, MODEL, _query(7), 3)[0] == found[0]
+        assert index.build(PartitionKey("default", "user:nobody")) == 0
 
     def test_partitions_and_models_are_apart(self, index: VectorIndex) -> None:
         """The same sequence elsewhere is another memory."""

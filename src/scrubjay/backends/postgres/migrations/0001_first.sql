@@ -9,6 +9,8 @@
 -- `scrubjay.maintenance` whether it looks after the whole store. Unset means no rows. The wall
 -- holds for the role `scrubjay_app`, under which every connection works: it owns nothing.
 
+-- secret: the store's random bytes, which a backup brings along. pids: those that partitions are
+-- numbered by, which stay with the database, so that no process ever has wrong numbers.
 CREATE TABLE meta (
     key text COLLATE "C" PRIMARY KEY,
     value bytea NOT NULL
