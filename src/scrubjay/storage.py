@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import blake2b
 from typing import Any, Literal
 
 from scrubjay.model import Kind, MemoryRecord, PartitionKey, State, Tier, Turn
@@ -78,7 +78,8 @@ def partition_mark(secret: bytes, key: PartitionKey) -> bytes:
     32
     """
     name = "\x00".join((key.tenant, key.subject, key.owner))
-    return hmac.digest(secret, name.encode("utf-8"), "sha256")
+    # blake2b is Python's own: OpenSSL's hashes take a lock that a forked child may inherit as held.
+    return blake2b(name.encode("utf-8"), key=secret, digest_size=32).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,12 @@ _ABANDONED: list[object] = []  # a parent's pool, kept from being closed in a fo
 _REPEATS = 10
 _RECONNECT_S = 1.0
 _IDLE_S = 600
-_KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+_KEEPALIVE = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
 """A machine that is gone without a word is noticed after a minute."""
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 

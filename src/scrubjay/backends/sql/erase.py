@@ -5,11 +5,11 @@ What an engine must do besides, so that no file keeps the old bytes, is the call
 
 from __future__ import annotations
 
-import hmac
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import blake2b
 
 from scrubjay.backends.sql.journal import (
     Partition,
@@ -193,7 +193,7 @@ def _erase_memories(work: _Erasing, seqs: set[int], rewrite: RewriteSegment) -> 
         row = session.one("id_of", pid, seq)
         assert row is not None, "the memory was found before"
         ids.append(id_text(row[0]))
-        work.bury(row[0], hmac.digest(work.secret, row[1], "sha256")[:16])
+        work.bury(row[0], blake2b(row[1], key=work.secret, digest_size=16).digest())
         _overwrite_spans(work, seq)
     listed = sorted(seqs)
     for table in ("sources", "edges", "words", "vectors", "memories"):
