@@ -115,7 +115,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def shared_databases() -> Iterator[Databases]:
     """Those of the PostgreSQL that all tests share."""
-    server = Server()
+    server = Server(synced=False)
     server.start()
     yield Databases(server)
     server.remove()
