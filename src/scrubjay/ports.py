@@ -191,7 +191,10 @@ class Store(Protocol):
         """
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
-        """A consistent view. Never waits for a writer, and is closed by its thread."""
+        """A consistent view, which begins with its first question at the latest.
+
+        It never waits for a writer, and is closed by its thread.
+        """
 
     def add_model(self, name: str, dimension: int, baseline: float) -> ModelRow:
         """Remember a model; one that is known keeps its number and baseline.

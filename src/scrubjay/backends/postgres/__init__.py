@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, TypeVar
 import psycopg
 
 from scrubjay.backends.postgres import backup, journal
-from scrubjay.backends.postgres.connection import Database, OutcomeUnknown, Reading, described
+from scrubjay.backends.postgres.connection import (
+    Database,
+    OutcomeUnknown,
+    Reading,
+    Viewing,
+    described,
+)
 from scrubjay.backends.postgres.faults import error_for, is_lost, translated, unavailable
 from scrubjay.backends.postgres.migrate import migrate
 from scrubjay.backends.postgres.session import wall_of
@@ -118,7 +124,7 @@ class PostgresStore(SqlStore):
     def _read(self, keys: Keys) -> Reading:
         return self._db.read(self._walled(keys))
 
-    def _view(self) -> Reading:
+    def _view(self) -> Viewing:
         return self._db.view()
 
     def journal(
@@ -197,7 +203,7 @@ class PostgresStore(SqlStore):
         )
 
     def _call(self, values: Sequence[object], deadline: float) -> int:
-        connection = self._db.begin("", deadline)
+        connection = self._db.take(deadline)
         try:
             row = self._db.session(connection).one("journal", *values)
             assert row is not None, "a function answers"

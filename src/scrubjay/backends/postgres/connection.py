@@ -26,7 +26,12 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from scrubjay import errors
 from scrubjay.backends.postgres.faults import error_for, is_lost, is_worth_repeating, unavailable
-from scrubjay.backends.postgres.session import PidOf, PostgresSession, wall_of
+from scrubjay.backends.postgres.session import (
+    PidOf,
+    PostgresSession,
+    SnapshotSession,
+    wall_of,
+)
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
@@ -86,7 +91,7 @@ class Database:
     ) -> None:
         self.where = described(url)
         self._url = make_conninfo(url, connect_timeout=max(2, int(timeout_s)), **_KEEPALIVE)
-        self._pid_of = pid_of
+        self.pid_of = pid_of
         self._timeout_s = timeout_s
         self._pool_size = pool_size
         self._closed = False
@@ -124,7 +129,8 @@ class Database:
         connection.prepare_threshold = 2
         connection.execute(self._preamble.encode())
 
-    def _check(self) -> None:
+    def check_open(self) -> None:
+        """Raise `StoreClosed` after `close`; in a forked child, begin anew."""
         if self._closed:
             raise errors.StoreClosed("this memory was closed; open it again to go on")
         if os.getpid() != self._process:
@@ -136,26 +142,24 @@ class Database:
             return "SET LOCAL scrubjay.maintenance = 'on'; SET LOCAL statement_timeout = 0"
         return f"SET LOCAL scrubjay.pids = '{wall_of(pids)}'"
 
-    def begin(self, statements: str, deadline: float | None = None) -> Connection:
-        """A connection on which `statements`, which begin a transaction, have been run.
+    def take(self, deadline: float) -> Connection:
+        """A connection outside a transaction, which is not known to be alive."""
+        self.check_open()
+        return self._take(deadline)
 
-        One without any is not known to be alive yet.
-        """
-        self._check()
+    def begin(self, statements: str, deadline: float | None = None) -> psycopg.Cursor[Any]:
+        """The outcome of `statements`, which begin a transaction, on a connection that is alive."""
+        self.check_open()
         deadline = time.monotonic() + self._timeout_s if deadline is None else deadline
         while True:
             connection = self._take(deadline)
-            if not statements:
-                return connection
             try:
-                connection.execute(statements.encode())
+                return connection.execute(statements.encode())
             except psycopg.Error as exc:
                 lost = is_lost(exc, connection)
                 self.give_back(connection)
                 if not lost:
                     raise error_for(exc, self.where) from exc
-            else:
-                return connection
 
     def _take(self, deadline: float) -> Connection:
         """A connection of the pool, waiting for one until the deadline."""
@@ -185,7 +189,7 @@ class Database:
     @contextlib.contextmanager
     def connection(self) -> Iterator[Connection]:
         """A connection that has just answered, outside a transaction: for who begins their own."""
-        connection = self.begin("SELECT 1")
+        connection = self.begin("SELECT 1").connection
         try:
             yield connection
         finally:
@@ -196,13 +200,13 @@ class Database:
         """One consistent view of these partitions."""
         return Reading(self, f"{_SNAPSHOT}; {self._wall(pids)}")
 
-    def view(self) -> Reading:
-        """One consistent view, fixed now, whose partitions are named later."""
-        return Reading(self, f"{_SNAPSHOT}; SELECT 1")
+    def view(self) -> Viewing:
+        """One consistent view, fixed by its first question, whose partitions are named later."""
+        return Viewing(self)
 
     def session(self, connection: Connection) -> PostgresSession:
         """A session on a connection in a transaction."""
-        return PostgresSession(connection, self._pid_of)
+        return PostgresSession(connection, self.pid_of)
 
     def write(
         self,
@@ -222,7 +226,7 @@ class Database:
         deadline = time.monotonic() + self._timeout_s
         repeats = 0
         while True:
-            connection = self.begin(begin, deadline)
+            connection = self.begin(begin, deadline).connection
             try:
                 result = work(self.session(connection))
                 self._commit(connection)
@@ -259,6 +263,18 @@ class Database:
         self._closed = True
 
 
+def _end_reading(connection: Connection) -> None:
+    """End a transaction that wrote nothing. A COMMIT, since psycopg gives up every prepared
+    statement of a connection that rolls back.
+    """
+    if connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
+        try:
+            connection.execute("COMMIT")
+        except psycopg.OperationalError:
+            connection.close()  # it broke while ending, which ends it as well
+    _roll_back(connection)
+
+
 def _roll_back(connection: Connection) -> None:
     """End a transaction that is still open; a broken connection needs none."""
     status = connection.info.transaction_status
@@ -279,7 +295,7 @@ class Reading:
         self._begin = begin
 
     def __enter__(self) -> PostgresSession:
-        self._connection = self._database.begin(self._begin)
+        self._connection = self._database.begin(self._begin).connection
         return self._database.session(self._connection)
 
     def __exit__(
@@ -288,7 +304,38 @@ class Reading:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _roll_back(self._connection)
+        _end_reading(self._connection)
         self._database.give_back(self._connection)
+        if isinstance(error, psycopg.Error):
+            raise error_for(error, self._database.where) from error
+
+
+class Viewing:
+    """The context of a snapshot that begins with its first question."""
+
+    __slots__ = ("_connection", "_database")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection: Connection | None = None
+
+    def __enter__(self) -> SnapshotSession:
+        self._database.check_open()
+        return SnapshotSession(self._begin, _SNAPSHOT, self._database.pid_of)
+
+    def _begin(self, statements: str) -> psycopg.Cursor[Any]:
+        cursor = self._database.begin(statements)
+        self._connection = cursor.connection
+        return cursor
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._connection is not None:
+            _end_reading(self._connection)
+            self._database.give_back(self._connection)
         if isinstance(error, psycopg.Error):
             raise error_for(error, self._database.where) from error

@@ -244,6 +244,17 @@ BEGIN
 END
 $$;
 
+-- The partitions of a search. A function, whose plan is kept, since what asks for it is not.
+CREATE FUNCTION look(wanted bytea[])
+RETURNS TABLE (pid bytea, next_seq bigint, generation bigint, epoch bigint)
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    RETURN QUERY SELECT p.pid, p.next_seq, p.generation, p.epoch FROM partitions p
+    WHERE p.pid = ANY (wanted);
+END
+$$;
+
 -- Which of these ids are another partition's turns or memories: no more than that.
 CREATE FUNCTION elsewhere(what text, own bytea, wanted bytea[]) RETURNS SETOF bytea
 LANGUAGE plpgsql

@@ -38,40 +38,52 @@ def wall_of(pids: Iterable[bytes]) -> str:
     return "{" + ",".join(f'"\\\\x{pid.hex()}"' for pid in pids) + "}"
 
 
+Begin = Callable[[str], "psycopg.Cursor[Any]"]
+
+
 class PostgresSession:
     """Runs statements on a connection that is in a transaction."""
 
-    __slots__ = ("_cursor", "_inside", "_pid_of", "connection")
+    __slots__ = ("_cursor", "_inside", "_pid_of")
 
-    def __init__(self, connection: psycopg.Connection[Any], pid_of: PidOf) -> None:
-        self.connection = connection
-        self._cursor = connection.cursor(binary=True)
+    def __init__(self, connection: psycopg.Connection[Any] | None, pid_of: PidOf) -> None:
+        self._cursor = None if connection is None else connection.cursor(binary=True)
         self._pid_of = pid_of
         self._inside: dict[bytes, None] = {}
 
+    def cursor(self) -> psycopg.Cursor[Any]:
+        """Where statements run."""
+        assert self._cursor is not None, "the transaction has begun"
+        return self._cursor
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """The connection itself."""
+        return self.cursor().connection
+
     def all(self, name: str, *values: object) -> list[Row]:
         """See `Session.all`."""
-        return self._cursor.execute(STATEMENTS[name], values).fetchall()
+        return self.cursor().execute(STATEMENTS[name], values).fetchall()
 
     def one(self, name: str, *values: object) -> Row | None:
         """See `Session.one`."""
-        return self._cursor.execute(STATEMENTS[name], values).fetchone()
+        return self.cursor().execute(STATEMENTS[name], values).fetchone()
 
     def change(self, name: str, *values: object) -> int:
         """See `Session.change`."""
-        return self._cursor.execute(STATEMENTS[name], values).rowcount
+        return self.cursor().execute(STATEMENTS[name], values).rowcount
 
     def change_each(self, name: str, rows: Iterable[Sequence[object]]) -> None:
         """See `Session.change_each`."""
-        self._cursor.executemany(STATEMENTS[name], rows)
+        self.cursor().executemany(STATEMENTS[name], rows)
 
     def select(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
         """See `Session.select`."""
-        return self._cursor.execute(in_postgres(sql).encode(), values).fetchall()
+        return self.cursor().execute(in_postgres(sql).encode(), values).fetchall()
 
     def execute(self, sql: str, values: Sequence[object] = ()) -> int:
         """See `Session.execute`."""
-        return self._cursor.execute(in_postgres(sql).encode(), values).rowcount
+        return self.cursor().execute(in_postgres(sql).encode(), values).rowcount
 
     def new_pid(self, key: PartitionKey) -> bytes:
         """See `Session.new_pid`."""
@@ -83,13 +95,40 @@ class PostgresSession:
         if not pids:
             return []
         self._inside |= dict.fromkeys(pids)
-        listed = ",".join(f"'\\x{pid.hex()}'" for pid in pids)
-        # Without values PostgreSQL takes two statements in one round trip.
-        cursor = self.connection.execute(
+        # Without values PostgreSQL takes several statements in one round trip.
+        cursor = self._several(
             f"SET LOCAL scrubjay.pids = '{wall_of(self._inside)}';"
-            " SELECT pid, next_seq, generation, epoch FROM partitions"
-            f" WHERE pid IN ({listed})".encode()
+            f" SELECT * FROM look('{wall_of(pids)}')"
         )
-        cursor.nextset()
+        while cursor.nextset():
+            pass
         found: dict[bytes, Row] = {row[0]: row for row in cursor}
         return [found.get(pid) for pid in pids]
+
+    def _several(self, statements: str) -> psycopg.Cursor[Any]:
+        return self.connection.execute(statements.encode())
+
+
+class SnapshotSession(PostgresSession):
+    """The session of a snapshot, which begins with its first question, in the same round trip."""
+
+    __slots__ = ("_begin", "_snapshot")
+
+    def __init__(self, begin: Begin, snapshot: str, pid_of: PidOf) -> None:
+        super().__init__(None, pid_of)
+        self._begin = begin
+        self._snapshot = snapshot
+
+    def cursor(self) -> psycopg.Cursor[Any]:
+        """Where statements run, once the snapshot has begun."""
+        if self._cursor is None:
+            begun = self._begin(self._snapshot)
+            self._cursor = begun.connection.cursor(binary=True)
+        return self._cursor
+
+    def _several(self, statements: str) -> psycopg.Cursor[Any]:
+        if self._cursor is not None:
+            return super()._several(statements)
+        begun = self._begin(f"{self._snapshot}; {statements}")
+        self._cursor = begun.connection.cursor(binary=True)
+        return begun
