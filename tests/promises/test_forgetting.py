@@ -53,7 +53,7 @@ def test_it_is_gone(
     assert erasure.complete
     assert receipt.ids[0] in erasure.memory_ids
     # A server keeps old row versions on its disk for a while, and the receipt says so.
-    assert ("vacuums" in " ".join(erasure.notes)) == (place.kind == "postgres"), erasure.notes
+    assert ("VACUUM" in " ".join(erasure.notes)) == (place.kind == "postgres"), erasure.notes
     assert len(erasure.notes) == (place.kind == "postgres")
     assert traces(place.every_byte()) == []
     assert_gone(memory, receipt, tmp_path)

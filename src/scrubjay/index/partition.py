@@ -82,6 +82,10 @@ class _VectorsTail:
         return sealed.VectorsSegment(s.seqs[:n], s.scales[:n], s.codes[:n])
 
 
+def _strange() -> StoreDamaged:
+    return StoreDamaged("an index names memories that never were; `scrubjay reindex`")
+
+
 _COLUMNS = (
     "_lengths", "_previous", "_next", "_occurred", "_trust", "_confidence", "_live", "_embedded",
 )  # fmt: skip
@@ -207,12 +211,13 @@ class Partition:
 
     def _check(self, seqs: NDArray[np.uint32]) -> None:
         if len(seqs) and int(seqs.max()) >= self.size:
-            raise StoreDamaged("a segment names memories that never were; `scrubjay reindex`")
+            raise _strange()
 
     def _read_columns(self, size: int) -> None:
         self.size = size
         for words in self._words.values():
             self._check(words.seqs)
+            self._check(words.previous)
         self._lengths = np.zeros(size, np.float32)
         self._previous = np.zeros(size, np.intp)
         self._next = np.zeros(size, np.intp)
@@ -246,6 +251,8 @@ class Partition:
 
     def _add_document(self, row: TailWords) -> None:
         seq = row.seq
+        if not 0 <= row.previous < self.size:
+            raise _strange()
         self._lengths[seq] = row.length
         self._previous[seq] = row.previous
         if row.previous:
