@@ -230,7 +230,7 @@ def test_gone_for_good(server: Server, open_there: Open, places: PostgresPlaces)
     }
     for name, call in calls.items():
         began = time.monotonic()
-        with pytest.raises(errors.StoreUnavailable, match="try again|not known") as caught:
+        with pytest.raises(errors.StoreUnavailable, match=r"try again|not known") as caught:
             call()
         took = time.monotonic() - began
         assert took < 4, f"{name} took {took:.1f} s, with a timeout of one"
